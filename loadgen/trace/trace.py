@@ -1,0 +1,143 @@
+"""Trace: when requests arrived and how long their texts were, without the texts."""
+
+from __future__ import annotations
+
+import hashlib
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from loadgen.errors import TraceError
+from loadgen.trace.schema import INPUT_COLUMNS, LENGTH_COLUMNS, SCHEMA
+
+
+@dataclass(frozen=True, slots=True)
+class SourceFile:
+    """A file that a trace was made from: its base name, size and hash, never its folder."""
+
+    name: str
+    bytes: int
+    sha256: str
+
+
+@dataclass(frozen=True, slots=True)
+class TraceMetadata:
+    """What a trace says of itself: where it came from and how far to trust it.
+
+    origin: unix ns of arrival_ns = 0, or None when only gaps are known ("relative").
+    stamp_marks: the moment the source's stamp marked: "arrival" or "completion".
+    arrival_from: how the arrival was got from it, in words.
+    resolution_ns: the finest step of the source's stamps, or None when unknown.
+    zone: the zone assumed for stamps that carry none, or None when each stamp had its own.
+    counts: lines, requests, other, malformed, duplicates, out_of_order (those that apply).
+    prefix_block_tokens: tokens a prefix block stands for, or None without prefix blocks.
+    """
+
+    origin_unix_ns: int | None
+    stamp_marks: str
+    arrival_from: str
+    resolution_ns: int | None = None
+    zone: str | None = None
+    sources: tuple[SourceFile, ...] = ()
+    recorder: dict[str, Any] = field(default_factory=dict)
+    counts: dict[str, int] = field(default_factory=dict)
+    warnings: tuple[str, ...] = ()
+    prefix_block_tokens: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Trace:
+    """Requests in order of arrival, as columns (see trace.schema), with what is known of their origin.
+
+    Raises TraceError if a column is missing or of another type, if arrivals descend or are negative,
+    if a length is negative, or if no input length column holds a value.
+    """
+
+    table: pa.Table
+    metadata: TraceMetadata
+
+    def __post_init__(self) -> None:
+        if not self.table.schema.equals(SCHEMA):
+            raise TraceError(f"columns do not match trace format: {_schema_difference(self.table.schema)}")
+        if self.num_rows == 0:
+            raise TraceError("no requests: 0 rows", hint="check the source and the filters that were applied")
+        arrivals = self.arrival_ns
+        if self.table.column("arrival_ns").null_count:
+            raise TraceError("arrival_ns holds nulls")
+        if arrivals[0] < 0:
+            raise TraceError(f"row 0: arrival_ns is negative ({arrivals[0]})")
+        steps = np.diff(arrivals)
+        if steps.size and steps.min() < 0:
+            row = int(np.argmax(steps < 0)) + 1
+            raise TraceError(f"row {row}: arrival_ns goes back ({arrivals[row - 1]} -> {arrivals[row]})")
+        for column in (*LENGTH_COLUMNS, "duration_ns", "ttft_ns"):
+            lowest = pc.min(self.table.column(column)).as_py()
+            if lowest is not None and lowest < 0:
+                row = pc.index(pc.less(self.table.column(column), 0), True).as_py()
+                raise TraceError(f"row {row}: {column} is negative ({self.table.column(column)[row].as_py()})")
+        if all(self.table.column(column).null_count == self.num_rows for column in INPUT_COLUMNS):
+            raise TraceError(
+                "no request has an input length: " + ", ".join(INPUT_COLUMNS) + " are all empty",
+                hint="record a field that tells the length of the prompt (tokens, characters or bytes)",
+            )
+
+    @property
+    def num_rows(self) -> int:
+        return int(self.table.num_rows)
+
+    @property
+    def arrival_ns(self) -> npt.NDArray[np.int64]:
+        """int64 (num_rows,), ascending, ns since the origin."""
+        return np.asarray(self.table.column("arrival_ns").to_numpy(), dtype=np.int64)
+
+    @property
+    def span_s(self) -> float:
+        """Seconds from the first arrival to the last."""
+        arrivals = self.arrival_ns
+        return float(arrivals[-1] - arrivals[0]) / 1e9
+
+    @property
+    def trace_id(self) -> str:
+        """Hash of the columns' values: equal for equal requests, whatever the file or its compression."""
+        digest = hashlib.sha256()
+        for name in SCHEMA.names:
+            column = self.table.column(name)
+            if pa.types.is_dictionary(column.type):
+                # Dictionary numbering depends on how chunks were written; the values do not.
+                column = column.cast(pa.string())
+            digest.update(name.encode())
+            digest.update(_value_bytes(column.combine_chunks()))
+        return digest.hexdigest()[:16]
+
+
+def _value_bytes(array: pa.Array | pa.ChunkedArray) -> bytes:
+    """The values and nulls of an array as bytes that do not depend on offsets, padding or chunking."""
+    if isinstance(array, pa.ChunkedArray):
+        array = pa.concat_arrays(array.chunks) if array.num_chunks else pa.array([], array.type)
+    present = np.packbits(np.asarray(array.is_valid())).tobytes()
+    if pa.types.is_list(array.type):
+        lengths = np.asarray(pc.fill_null(pc.list_value_length(array), 0), dtype=np.int64)
+        return present + lengths.tobytes() + _value_bytes(array.flatten())
+    if pa.types.is_string(array.type):
+        joined = pc.fill_null(array, "")
+        lengths = np.asarray(pc.binary_length(joined), dtype=np.int64)
+        return present + lengths.tobytes() + "".join(joined.to_pylist()).encode()
+    if pa.types.is_boolean(array.type):
+        return present + np.asarray(pc.fill_null(array, False)).tobytes()
+    return present + np.ascontiguousarray(pc.fill_null(array, 0).to_numpy(zero_copy_only=False)).tobytes()
+
+
+def _schema_difference(schema: pa.Schema) -> str:
+    for expected in SCHEMA:
+        index = schema.get_field_index(expected.name)
+        if index < 0:
+            return f"column {expected.name} is missing"
+        if not schema.field(index).equals(expected):
+            found = schema.field(index)
+            return f"column {expected.name} is {found.type} (nullable={found.nullable}), expected {expected.type}"
+    extra = [name for name in schema.names if name not in SCHEMA.names]
+    return f"unknown columns {extra}" if extra else "columns stand in another order"

@@ -1,0 +1,1 @@
+"""The bundled inference server that loadgen measures; started as a process, never imported by loadgen."""
