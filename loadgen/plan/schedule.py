@@ -14,6 +14,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from loadgen.atomic_file import replacing
+from loadgen.content_hash import content_hash
 from loadgen.errors import ScheduleError
 
 # Schedule file format. Version 1 (2026-12). A reader refuses a newer version.
@@ -25,7 +26,9 @@ SCHEMA = pa.schema(
     [
         pa.field("planned_ns", pa.int64(), nullable=False),  # from the run's start, ascending
         pa.field("trace_row", pa.int32(), nullable=False),  # the row the lengths were taken from
-        pa.field("copy", pa.int16(), nullable=False),  # 0 = the recorded request, k = k-th extra of an injection
+        pa.field(
+            "copy", pa.int16(), nullable=False
+        ),  # 0 = the recorded request, k = k-th extra of an injection
         pa.field("window", _NAME, nullable=False),  # baseline, peak-1, recovery-1, burst-1 ...
         *(
             pa.field(f"{side}_{unit}", pa.int32())
@@ -84,11 +87,8 @@ class Schedule:
     @property
     def schedule_hash(self) -> str:
         """Equal for equal schedules, bit for bit; runs with another hash did not send the same load."""
-        digest = hashlib.sha256()
-        for name in SCHEMA.names:
-            digest.update(json.dumps([name, self.table.column(name).to_pylist()]).encode())
-        digest.update(json.dumps([asdict(window) for window in self.windows]).encode())
-        return digest.hexdigest()[:16]
+        windows = json.dumps([asdict(window) for window in self.windows])
+        return hashlib.sha256((content_hash(self.table) + windows).encode()).hexdigest()[:16]
 
 
 def write_schedule(schedule: Schedule, path: Path) -> None:

@@ -77,7 +77,9 @@ SCHEMA = pa.schema(
         pa.field("tokens_source", _NAME),  # usage or chunks
         pa.field("num_chunks", pa.int32()),  # token events
         pa.field("num_coalesced", pa.int32()),  # token events that came in the same read as the one before
-        pa.field("chunk_gap_us", pa.list_(pa.int32())),  # between successive token events; num_chunks - 1 values
+        pa.field(
+            "chunk_gap_us", pa.list_(pa.int32())
+        ),  # between successive token events; num_chunks - 1 values
         pa.field("retry_after_s", pa.float32()),  # what a rejecting server asked for
         pa.field("connection_reused", pa.bool_()),
         pa.field("num_reconnects", pa.int8()),  # fresh connections after a kept one died unanswered

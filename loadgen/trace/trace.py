@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -11,6 +10,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from loadgen.content_hash import content_hash
 from loadgen.errors import TraceError
 from loadgen.trace.schema import INPUT_COLUMNS, LENGTH_COLUMNS, SCHEMA
 
@@ -78,7 +78,9 @@ class Trace:
             lowest = pc.min(self.table.column(column)).as_py()
             if lowest is not None and lowest < 0:
                 row = pc.index(pc.less(self.table.column(column), 0), True).as_py()
-                raise TraceError(f"row {row}: {column} is negative ({self.table.column(column)[row].as_py()})")
+                raise TraceError(
+                    f"row {row}: {column} is negative ({self.table.column(column)[row].as_py()})"
+                )
         if all(self.table.column(column).null_count == self.num_rows for column in INPUT_COLUMNS):
             raise TraceError(
                 "no request has an input length: " + ", ".join(INPUT_COLUMNS) + " are all empty",
@@ -103,32 +105,7 @@ class Trace:
     @property
     def trace_id(self) -> str:
         """Hash of the columns' values: equal for equal requests, whatever the file or its compression."""
-        digest = hashlib.sha256()
-        for name in SCHEMA.names:
-            column = self.table.column(name)
-            if pa.types.is_dictionary(column.type):
-                # Dictionary numbering depends on how chunks were written; the values do not.
-                column = column.cast(pa.string())
-            digest.update(name.encode())
-            digest.update(_value_bytes(column.combine_chunks()))
-        return digest.hexdigest()[:16]
-
-
-def _value_bytes(array: pa.Array | pa.ChunkedArray) -> bytes:
-    """The values and nulls of an array as bytes that do not depend on offsets, padding or chunking."""
-    if isinstance(array, pa.ChunkedArray):
-        array = pa.concat_arrays(array.chunks) if array.num_chunks else pa.array([], array.type)
-    present = np.packbits(np.asarray(array.is_valid())).tobytes()
-    if pa.types.is_list(array.type):
-        lengths = np.asarray(pc.fill_null(pc.list_value_length(array), 0), dtype=np.int64)
-        return present + lengths.tobytes() + _value_bytes(array.flatten())
-    if pa.types.is_string(array.type):
-        joined = pc.fill_null(array, "")
-        lengths = np.asarray(pc.binary_length(joined), dtype=np.int64)
-        return present + lengths.tobytes() + "".join(joined.to_pylist()).encode()
-    if pa.types.is_boolean(array.type):
-        return present + np.asarray(pc.fill_null(array, False)).tobytes()
-    return present + np.ascontiguousarray(pc.fill_null(array, 0).to_numpy(zero_copy_only=False)).tobytes()
+        return content_hash(self.table)
 
 
 def _schema_difference(schema: pa.Schema) -> str:

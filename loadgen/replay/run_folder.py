@@ -1,0 +1,130 @@
+"""RunFolder: where one run is kept, while it runs and after."""
+
+from __future__ import annotations
+
+import json
+import re
+import secrets
+from collections.abc import Iterable
+from dataclasses import dataclass
+from datetime import datetime
+from enum import StrEnum
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from loadgen.atomic_file import replacing, write_text
+from loadgen.errors import RunError
+from loadgen.plan.schedule import Schedule, read_schedule, write_schedule
+from loadgen.replay.request_record import SCHEMA
+
+# Run folder format. Version 1 (2026-12). A reader refuses a newer version.
+FORMAT_VERSION = 1
+
+
+class RunStatus(StrEnum):
+    RUNNING = "running"  # also what a killed run leaves behind
+    COMPLETE = "complete"
+    INTERRUPTED = "interrupted"
+    FAILED = "failed"  # stopped before its end by an error of set-up
+
+
+@dataclass(frozen=True, slots=True)
+class RunFolder:
+    """One run on disk: run.json, schedule.parquet, journal/ while running, requests.parquet when it has ended.
+
+    A folder is made once, under a name nobody has, and never written to by another run.
+    """
+
+    path: Path
+
+    @classmethod
+    def create(cls, parent: Path, name: str, started: datetime) -> RunFolder:
+        """Make `<name>-<utc>-<id>` under `parent`; two runs in the same second get two folders."""
+        safe_name = re.sub(r"[^A-Za-z0-9._-]+", "-", name).strip("-.") or "run"
+        path = parent / f"{safe_name}-{started:%Y%m%dT%H%M%SZ}-{secrets.token_hex(3)}"
+        try:
+            (path / "journal").mkdir(parents=True, exist_ok=False)
+        except OSError as exc:
+            raise RunError(
+                f"{path}: cannot be made ({exc.strerror})", hint="choose another --out-dir"
+            ) from exc
+        return cls(path)
+
+    @classmethod
+    def open(cls, path: Path) -> RunFolder:
+        """The run at `path`. Raises RunError if it is no run folder."""
+        if not (path / "run.json").is_file():
+            raise RunError(
+                f"{path}: is no run folder (no run.json in it)", hint="give a folder under reports/"
+            )
+        return cls(path)
+
+    @property
+    def requests_path(self) -> Path:
+        return self.path / "requests.parquet"
+
+    @property
+    def telemetry_path(self) -> Path:
+        return self.path / "telemetry.parquet"
+
+    @property
+    def report_path(self) -> Path:
+        return self.path / "report.json"
+
+    def journal_path(self, worker: int) -> Path:
+        return self.path / "journal" / f"worker-{worker}.arrows"
+
+    def write_facts(self, facts: dict[str, Any]) -> None:
+        """Write run.json whole; `facts` must hold no secret."""
+        document = {"format_version": FORMAT_VERSION, **facts}
+        write_text(self.path / "run.json", json.dumps(document, indent=2, allow_nan=False) + "\n")
+
+    def read_facts(self) -> dict[str, Any]:
+        path = self.path / "run.json"
+        try:
+            facts: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
+        except (OSError, ValueError) as exc:
+            raise RunError(f"{path}: cannot be read ({exc})") from exc
+        if facts.get("format_version", 0) > FORMAT_VERSION:
+            raise RunError(
+                f"{path}: run format {facts['format_version']} is newer than this loadgen reads ({FORMAT_VERSION})",
+                hint="install a newer loadgen",
+            )
+        return facts
+
+    def write_schedule(self, schedule: Schedule) -> None:
+        write_schedule(schedule, self.path / "schedule.parquet")
+
+    def read_schedule(self) -> Schedule:
+        return read_schedule(self.path / "schedule.parquet")
+
+    def write_requests(self, records: pa.Table) -> None:
+        with replacing(self.requests_path) as aside:
+            pq.write_table(records, aside, compression="zstd")
+
+    def read_requests(self) -> pa.Table:
+        """Records of the run, from requests.parquet, or from the journal of a run that was killed."""
+        if self.requests_path.is_file():
+            try:
+                return pq.read_table(self.requests_path).cast(SCHEMA)
+            except (OSError, ValueError, pa.ArrowException) as exc:
+                raise RunError(f"{self.requests_path}: cannot be read ({exc})".splitlines()[0]) from exc
+        return read_journal(sorted((self.path / "journal").glob("*.arrows")))
+
+
+def read_journal(paths: Iterable[Path]) -> pa.Table:
+    """All whole record batches of the journal files; a last one that was cut by a kill is left out."""
+    batches: list[pa.RecordBatch] = []
+    for path in paths:
+        if path.stat().st_size == 0:
+            continue
+        try:
+            with pa.OSFile(str(path), "rb") as source, pa.ipc.open_stream(source) as stream:
+                batches.extend(stream)
+        except (OSError, pa.ArrowException):
+            # What a SIGKILL cut off: the batches before it are whole and were appended above.
+            continue
+    return pa.Table.from_batches(batches, schema=SCHEMA)
