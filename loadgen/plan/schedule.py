@@ -47,8 +47,8 @@ SCHEMA = pa.schema(
 class Window:
     """A stretch of the schedule with a label of its own: what was injected, what follows, and the rest.
 
-    label: baseline, peak-k, burst-k or recovery-k. start_ns (inclusive) to end_ns (exclusive) from the
-    run's start. The windows of a schedule follow each other without a hole; "baseline" may come several times.
+    label: baseline, peak-k, burst-k or recovery-k; "baseline" may come several times.
+    start_ns (inclusive) to end_ns (exclusive) from the run's start; windows follow each other without a hole.
     """
 
     label: str
@@ -106,7 +106,7 @@ def write_schedule(schedule: Schedule, path: Path) -> None:
 
 
 def read_schedule(path: Path) -> Schedule:
-    """Read a schedule. Raises ScheduleError for a file that is missing, cut, foreign or of a newer version."""
+    """Read a schedule. Raises ScheduleError for a file that is missing, cut, foreign or newer than this."""
     try:
         table = pq.read_table(path)
     except (OSError, pa.ArrowException) as exc:
@@ -117,7 +117,7 @@ def read_schedule(path: Path) -> Schedule:
     header = json.loads(raw)
     if header["format_version"] > FORMAT_VERSION:
         raise ScheduleError(
-            f"{path}: schedule format {header['format_version']} is newer than this loadgen reads ({FORMAT_VERSION})",
+            f"{path}: schedule format {header['format_version']} is newer than {FORMAT_VERSION}, the last known here",
             hint="install a newer loadgen",
         )
     return Schedule(

@@ -33,7 +33,7 @@ class RunStatus(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class RunFolder:
-    """One run on disk: run.json, schedule.parquet, journal/ while running, requests.parquet when it has ended.
+    """One run on disk: run.json, schedule.parquet, journal/ while running, requests.parquet at its end.
 
     A folder is made once, under a name nobody has, and never written to by another run.
     """
@@ -90,7 +90,7 @@ class RunFolder:
             raise RunError(f"{path}: cannot be read ({exc})") from exc
         if facts.get("format_version", 0) > FORMAT_VERSION:
             raise RunError(
-                f"{path}: run format {facts['format_version']} is newer than this loadgen reads ({FORMAT_VERSION})",
+                f"{path}: run format {facts['format_version']} is newer than {FORMAT_VERSION}, the last known here",
                 hint="install a newer loadgen",
             )
         return facts

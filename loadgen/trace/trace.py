@@ -115,6 +115,6 @@ def _schema_difference(schema: pa.Schema) -> str:
             return f"column {expected.name} is missing"
         if not schema.field(index).equals(expected):
             found = schema.field(index)
-            return f"column {expected.name} is {found.type} (nullable={found.nullable}), expected {expected.type}"
+            return f"column {expected.name} is {found}, expected {expected}"
     extra = [name for name in schema.names if name not in SCHEMA.names]
     return f"unknown columns {extra}" if extra else "columns stand in another order"

@@ -1,0 +1,60 @@
+"""The `loadgen` command: its verbs, and how errors become one line and an exit code."""
+
+from __future__ import annotations
+
+import sys
+
+import typer
+
+import loadgen
+from loadgen.cli import console
+from loadgen.errors import ExitCode, LoadgenError
+
+app = typer.Typer(
+    name="loadgen",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
+    help=(
+        "Replay production traffic at an inference server, and see what held.\n\n"
+        "A log becomes a trace (arrival times and text lengths, no text): loadgen record. "
+        "The trace is fired in open loop, with its peak doubled: loadgen replay --inject-peak. "
+        "The run tells what happened and why: loadgen report."
+    ),
+    epilog=(
+        "Exit codes: 0 fine, 1 a limit failed, 2 wrong use or bad input, 3 inconclusive, "
+        "4 run invalid (the generator was the limit), 5 run failed, 130/143 interrupted (results kept)."
+    ),
+)
+
+
+def _print_version(value: bool) -> None:
+    if value:
+        typer.echo(f"loadgen {loadgen.__version__}")
+        raise typer.Exit()
+
+
+@app.callback()
+def _options(
+    version: bool = typer.Option(
+        False, "--version", callback=_print_version, is_eager=True, help="Print the version and exit."
+    ),
+) -> None:
+    """Options before the verb."""
+
+
+def main() -> None:
+    """Run the command line; a LoadgenError becomes its message, its hint and its exit code."""
+    console.tolerate_narrow_encodings()
+    try:
+        app()
+    except LoadgenError as error:
+        console.print_error(error)
+        sys.exit(error.exit_code)
+    except KeyboardInterrupt:
+        sys.exit(ExitCode.INTERRUPTED)
+    except BrokenPipeError:
+        # The reader of our output has gone (`| head`); nothing is wrong with the work.
+        sys.stderr.close()
+        sys.exit(ExitCode.OK)

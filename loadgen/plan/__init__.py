@@ -1,0 +1,1 @@
+"""Trace to Schedule, and the prompts to send."""

@@ -1,0 +1,1 @@
+"""Schedule to RequestRecords: open loop over real connections."""

@@ -1,0 +1,1 @@
+"""RequestRecords to a Report."""

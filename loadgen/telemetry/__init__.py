@@ -1,0 +1,1 @@
+"""What is sampled beside the requests, on the clock of the run."""

@@ -1,0 +1,1 @@
+"""Trace: the noun the whole tool is about."""
