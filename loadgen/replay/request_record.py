@@ -61,6 +61,7 @@ SCHEMA = pa.schema(
         pa.field("input_tokens_planned", pa.int32()),  # lengths that were asked for
         pa.field("output_tokens_planned", pa.int32()),
         pa.field("planned_ns", pa.int64(), nullable=False),
+        pa.field("dispatched_ns", pa.int64()),  # we took it up: our own lateness ends, connecting begins
         pa.field("sent_ns", pa.int64()),  # first byte handed to the socket
         pa.field("headers_ns", pa.int64()),
         pa.field("first_byte_ns", pa.int64()),  # first byte of the answer's body

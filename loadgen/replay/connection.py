@@ -1,0 +1,182 @@
+"""Connection: one HTTP/1.1 connection to the target, one exchange at a time."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from typing import Any
+
+import httptools
+
+from loadgen.replay.exchange import Exchange
+from loadgen.replay.request_record import Outcome
+
+# A head beyond this is an attack or a mistake; no server needs it.
+MAX_HEAD_BYTES = 256 * 1024
+
+
+class Connection(asyncio.Protocol):
+    """Writes a request, feeds what comes back to its exchange, says when each has ended.
+
+    on_ended(exchange): its outcome is set; called once each.
+    on_idle(connection): ready for the next request. on_closed(connection): gone, whatever the reason.
+    on_unanswered(exchange, request): a kept connection died before any byte of an answer; the exchange is open.
+    """
+
+    __slots__ = (
+        "_bytes_read",
+        "_head_bytes",
+        "_headers",
+        "_is_interim",
+        "_now_ns",
+        "_on_closed",
+        "_on_ended",
+        "_on_idle",
+        "_on_unanswered",
+        "_parser",
+        "_read_ns",
+        "_reads_to_close",
+        "_request",
+        "_transport",
+        "exchange",
+        "is_reported",
+        "num_exchanges",
+    )
+
+    def __init__(
+        self,
+        now_ns: Callable[[], int],
+        on_ended: Callable[[Exchange], None],
+        on_idle: Callable[[Connection], None],
+        on_closed: Callable[[Connection], None],
+        on_unanswered: Callable[[Exchange, bytes], None],
+    ) -> None:
+        self._now_ns = now_ns
+        self._on_ended = on_ended
+        self._on_idle = on_idle
+        self._on_closed = on_closed
+        self._on_unanswered = on_unanswered
+        self._transport: Any = None
+        self._parser: Any = None
+        self._read_ns = 0
+        self._head_bytes = 0
+        self._bytes_read = 0
+        self._headers: dict[bytes, bytes] = {}
+        self._is_interim = False
+        self._reads_to_close = False
+        self._request = b""
+        self.exchange: Exchange | None = None
+        self.is_reported = True
+        self.num_exchanges = 0
+
+    @property
+    def is_open(self) -> bool:
+        return self._transport is not None and not self._transport.is_closing()
+
+    def send(self, exchange: Exchange, request: bytes) -> None:
+        """Hand the request to the socket now; its first send is the one that counts."""
+        assert self.exchange is None
+        self.exchange = exchange
+        self.is_reported = False
+        self._request = request
+        self._parser = httptools.HttpResponseParser(self)
+        self._head_bytes = self._bytes_read = 0
+        exchange.connection_reused = self.num_exchanges > 0
+        self.num_exchanges += 1
+        if exchange.sent_ns is None:
+            exchange.sent_ns = exchange.last_event_ns = self._now_ns()
+        self._transport.write(request)
+
+    def abort(self) -> None:
+        """Close at once, without waiting for anything."""
+        if self._transport is not None:
+            self._transport.abort()
+
+    # --- asyncio.Protocol ---
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self._transport = transport
+
+    def data_received(self, data: bytes) -> None:
+        # The stamp comes before any parsing: our own work must not look like the target's.
+        self._read_ns = self._now_ns()
+        exchange = self.exchange
+        if exchange is None:
+            self.abort()  # nobody asked: what comes cannot be an answer
+            return
+        self._bytes_read += len(data)
+        if exchange.headers_ns is None:
+            self._head_bytes += len(data)
+        try:
+            self._parser.feed_data(data)
+        except (httptools.HttpParserError, httptools.HttpParserUpgrade) as exc:
+            exchange.stop(Outcome.RESET, self._read_ns, f"not HTTP: {exc}")
+            self.abort()
+        if exchange.headers_ns is None and self._head_bytes > MAX_HEAD_BYTES:
+            exchange.stop(Outcome.RESET, self._read_ns, f"head of the answer is over {MAX_HEAD_BYTES} bytes")
+            self.abort()
+        if exchange.outcome is not None and not self.is_reported:
+            self._report(exchange)
+            if exchange.outcome is Outcome.RESET:
+                self.abort()
+
+    def eof_received(self) -> None:
+        return None  # close: half-open connections serve nobody here
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        exchange, self.exchange = self.exchange, None
+        self._transport = None
+        self._parser = None
+        self._on_closed(self)
+        if exchange is None or self.is_reported:
+            return
+        now_ns = self._now_ns()
+        if exchange.connection_reused and self._bytes_read == 0 and exchange.num_reconnects == 0:
+            if exchange.outcome is None:
+                self.is_reported = True
+                exchange.num_reconnects += 1
+                self._on_unanswered(exchange, self._request)
+                return
+        elif exc is None and self._reads_to_close and exchange.headers_ns is not None:
+            exchange.on_complete(now_ns)
+        exchange.on_lost(exc, now_ns)
+        self._report(exchange)
+
+    # --- httptools callbacks ---
+
+    def on_message_begin(self) -> None:
+        self._headers = {}
+
+    def on_header(self, name: bytes, value: bytes) -> None:
+        self._headers[name.lower()] = value
+
+    def on_headers_complete(self) -> None:
+        status_code = self._parser.get_status_code()
+        self._is_interim = 100 <= status_code < 200
+        if self._is_interim:
+            return
+        headers = self._headers
+        self._reads_to_close = b"content-length" not in headers and b"transfer-encoding" not in headers
+        assert self.exchange is not None
+        self.exchange.on_headers(status_code, headers, self._read_ns)
+
+    def on_body(self, body: bytes) -> None:
+        if self.exchange is not None:
+            self.exchange.on_body(body, self._read_ns)
+
+    def on_message_complete(self) -> None:
+        exchange = self.exchange
+        if exchange is None or self._is_interim:
+            return
+        exchange.on_complete(self._read_ns)
+        if not self.is_reported:
+            self._report(exchange)
+        self.exchange = None
+        if self._parser.should_keep_alive() and not self._reads_to_close:
+            self._on_idle(self)
+        elif self._transport is not None:
+            self._transport.close()
+
+    def _report(self, exchange: Exchange) -> None:
+        self.is_reported = True
+        self._on_ended(exchange)

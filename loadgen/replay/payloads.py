@@ -1,0 +1,88 @@
+"""Payloads: each request's bytes, made ahead of its moment."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import pyarrow as pa
+
+from loadgen.plan.prompts import PromptMaker
+from loadgen.replay.dialects.dialect import Ask, Dialect
+from loadgen.replay.target import Target
+
+# Bytes held ready: enough for seconds of heavy load, and flat memory for hours of it.
+_AHEAD_BYTES = 64 * 1024 * 1024
+
+
+@dataclass(frozen=True, slots=True)
+class Asking:
+    """How every request of a run is put.
+
+    run_id: begins each X-Request-Id, which ends in -<trace_row>-<copy>. stream: True or False for all, None
+    as the trace says (a stream where it does not). force_length: ask for exactly the planned answer length.
+    """
+
+    endpoint_type: str
+    model: str
+    run_id: str
+    stream: bool | None = None
+    force_length: bool = False
+
+
+class Payloads:
+    """Whole HTTP requests in the order of a share; `build_ahead` keeps a stock, `take` hands out the next."""
+
+    def __init__(
+        self, share: pa.Table, target: Target, dialect: Dialect, prompts: PromptMaker, asking: Asking
+    ) -> None:
+        self._dialect = dialect
+        self._prompts = prompts
+        self._asking = asking
+        self._head = target.request_head(dialect.path)
+        self._num_requests = share.num_rows
+        self._rows = share
+        self._stream: list[bool] = _streams(share, asking.stream)
+        self._next_built = 0
+        self._ready: deque[bytes] = deque()
+        self._ready_bytes = 0
+
+    def stream_of(self, index: int) -> bool:
+        """Whether request `index` asks for a stream."""
+        return self._stream[index]
+
+    def take(self) -> bytes:
+        """The next request's bytes, built now if the stock ran out."""
+        if not self._ready:
+            self._build_one()
+        payload = self._ready.popleft()
+        self._ready_bytes -= len(payload)
+        return payload
+
+    def build_ahead(self, may_go_on: Callable[[], bool]) -> None:
+        """Fill the stock while `may_go_on()`."""
+        while self._next_built < self._num_requests and self._ready_bytes < _AHEAD_BYTES and may_go_on():
+            self._build_one()
+
+    def _build_one(self) -> None:
+        index = self._next_built
+        rows = self._rows
+        ask = Ask(
+            model=rows.model[index] or self._model,
+            prompt=rows.prompt(self._prompts, index),
+            output_tokens=rows.output_tokens[index],
+            stream=rows.stream[index],
+            force_length=self._force_length,
+        )
+        body = self._dialect.body(ask)
+        request_id = f"{self._run_id}-{rows.trace_row[index]}-{rows.copy[index]}"
+        payload = b"%bX-Request-Id: %b\r\nContent-Length: %d\r\n\r\n%b" % (
+            self._head,
+            request_id.encode(),
+            len(body),
+            body,
+        )
+        self._ready.append(payload)
+        self._ready_bytes += len(payload)
+        self._next_built = index + 1

@@ -1,0 +1,149 @@
+"""ConnectionPool: hands each exchange an open connection at once, or opens one for it."""
+
+from __future__ import annotations
+
+import asyncio
+import ssl
+from collections.abc import Callable
+
+from loadgen.replay.connection import Connection
+from loadgen.replay.exchange import Exchange
+from loadgen.replay.request_record import Outcome
+from loadgen.replay.target import Target, Timeouts
+
+# After [DONE] the answer is complete; a server that does not end the HTTP message by then loses the connection.
+_LINGER_NS = 1_000_000_000
+
+
+class ConnectionPool:
+    """As many connections as there are streams at once: a wait for a free one would be our delay, not the target's.
+
+    on_ended(exchange) is called once for each exchange that was dispatched.
+    """
+
+    def __init__(
+        self,
+        target: Target,
+        timeouts: Timeouts,
+        now_ns: Callable[[], int],
+        on_ended: Callable[[Exchange], None],
+    ) -> None:
+        self._target = target
+        self._timeouts = timeouts
+        self._now_ns = now_ns
+        self._on_ended = on_ended
+        self._loop = asyncio.get_running_loop()
+        self._tls = _tls_context(target)
+        self._idle: list[Connection] = []
+        self._busy: set[Connection] = set()
+        self._opening: dict[asyncio.Task[None], Exchange] = {}
+        self.num_opened = 0
+
+    def dispatch(self, exchange: Exchange, request: bytes) -> None:
+        """Send `request` now on a kept connection, or as soon as a new one is open."""
+        exchange.dispatched_ns = self._now_ns()
+        while self._idle:
+            connection = self._idle.pop()  # the one used last: the least likely to have been closed
+            if connection.is_open:
+                self._busy.add(connection)
+                connection.send(exchange, request)
+                return
+        self._open_for(exchange, request)
+
+    async def warm(self, num_connections: int) -> None:
+        """Open that many connections before the start; those that cannot be had are left to be opened later."""
+        opened = await asyncio.gather(
+            *(asyncio.wait_for(self._connect(), self._timeouts.connect_s) for _ in range(num_connections)),
+            return_exceptions=True,
+        )
+        self._idle.extend(connection for connection in opened if isinstance(connection, Connection))
+
+    def sweep(self) -> None:
+        """End what has run past its limit. Call it often: a limit holds to the time between two calls."""
+        now_ns = self._now_ns()
+        for connection in list(self._busy):
+            exchange = connection.exchange
+            if exchange is None:
+                continue
+            if exchange.outcome is not None:
+                if exchange.end_ns is not None and now_ns - exchange.end_ns > _LINGER_NS:
+                    connection.abort()
+                continue
+            outcome = self._timeouts.exceeded(exchange, now_ns)
+            if outcome is not None:
+                self._stop(connection, exchange, outcome, now_ns)
+
+    def stop_all(self, outcome: Outcome) -> None:
+        """End every exchange that is still open, as the run ends."""
+        now_ns = self._now_ns()
+        for task, exchange in list(self._opening.items()):
+            task.cancel()
+            if exchange.outcome is None:
+                exchange.stop(outcome, now_ns)
+                self._on_ended(exchange)
+        for connection in list(self._busy):
+            if connection.exchange is not None:
+                self._stop(connection, connection.exchange, outcome, now_ns)
+
+    def close(self) -> None:
+        for connection in [*self._idle, *self._busy]:
+            connection.abort()
+
+    def _stop(self, connection: Connection, exchange: Exchange, outcome: Outcome, now_ns: int) -> None:
+        exchange.stop(outcome, now_ns)
+        if not connection.is_reported:
+            connection.is_reported = True
+            self._on_ended(exchange)
+        connection.abort()
+
+    def _open_for(self, exchange: Exchange, request: bytes) -> None:
+        task = self._loop.create_task(self._open_and_send(exchange, request))
+        self._opening[task] = exchange
+        task.add_done_callback(self._opening.pop)
+
+    async def _open_and_send(self, exchange: Exchange, request: bytes) -> None:
+        try:
+            connection = await asyncio.wait_for(self._connect(), self._timeouts.connect_s)
+        except TimeoutError:
+            exchange.stop(Outcome.TIMEOUT_CONNECT, self._now_ns(), "no connection within the limit")
+        except OSError as exc:
+            exchange.fail_connect(exc, self._now_ns())
+        if exchange.outcome is not None:
+            self._on_ended(exchange)
+        elif connection.is_open:
+            self._busy.add(connection)
+            connection.send(exchange, request)
+        else:
+            exchange.on_lost(None, self._now_ns())
+            self._on_ended(exchange)
+
+    async def _connect(self) -> Connection:
+        _, connection = await self._loop.create_connection(
+            lambda: Connection(self._now_ns, self._on_ended, self._take_back, self._forget, self._open_for),
+            self._target.address,
+            self._target.port,
+            ssl=self._tls,
+            server_hostname=self._target.host if self._tls else None,
+        )
+        self.num_opened += 1
+        return connection
+
+    def _take_back(self, connection: Connection) -> None:
+        self._busy.discard(connection)
+        self._idle.append(connection)
+
+    def _forget(self, connection: Connection) -> None:
+        self._busy.discard(connection)
+        if connection in self._idle:
+            self._idle.remove(connection)
+
+
+def _tls_context(target: Target) -> ssl.SSLContext | None:
+    if target.scheme != "https":
+        return None
+    context = ssl.create_default_context()
+    context.set_alpn_protocols(["http/1.1"])
+    if not target.verify_tls:
+        context.check_hostname = False
+        context.verify_mode = ssl.CERT_NONE
+    return context

@@ -1,0 +1,110 @@
+"""Reach: is the target there, at which address, under which model name, and what does it say of itself?
+
+The control plane: before the first send, never on a measured path. The one module of replay that knows httpx.
+"""
+
+from __future__ import annotations
+
+import socket
+from dataclasses import dataclass
+from typing import Any
+
+import httpx
+
+from loadgen.errors import TargetError, UsageError
+from loadgen.replay.target import Target, Url
+
+_TIMEOUT_S = 10.0
+
+
+@dataclass(frozen=True, slots=True)
+class Reached:
+    """What was found before the run. facts: the target's own account of its set-up; None if it gives none."""
+
+    target: Target
+    model: str
+    facts: dict[str, Any] | None
+
+
+def reach(url: Url, headers: tuple[tuple[str, str], ...], *, model: str | None, verify_tls: bool) -> Reached:
+    """Resolve, connect once, and ask for the model's name where none was given.
+
+    Raises TargetError when nobody answers, UsageError when the model cannot be known.
+    """
+    target = Target(
+        url=str(url),
+        scheme=url.scheme,
+        host=url.host,
+        port=url.port,
+        address=_address(url),
+        path=url.path,
+        headers=headers,
+        verify_tls=verify_tls,
+    )
+    # trust_env=False: a proxy in the environment must not stand between us and the target unasked.
+    base = str(url).removesuffix("/v1").removesuffix("/v1/chat/completions").removesuffix("/v1/completions")
+    with httpx.Client(
+        base_url=base, headers=dict(headers), verify=verify_tls, timeout=_TIMEOUT_S, trust_env=False
+    ) as client:
+        name = model or _only_model(client)
+        return Reached(target, name, _facts(client))
+
+
+def _address(url: Url) -> str:
+    """The first address of the host that accepts a connection."""
+    try:
+        found = socket.getaddrinfo(url.host, url.port, type=socket.SOCK_STREAM)
+    except OSError as exc:
+        raise TargetError(
+            f"{url}: host {url.host} is not known ({exc.strerror or exc})", hint="check --url"
+        ) from exc
+    reason: OSError | None = None
+    for family, kind, protocol, _, address in found:
+        with socket.socket(family, kind, protocol) as probe:
+            probe.settimeout(_TIMEOUT_S)
+            try:
+                probe.connect(address)
+            except OSError as exc:
+                reason = exc
+                continue
+            return str(address[0])
+    raise TargetError(
+        f"{url}: cannot connect ({reason.strerror or reason if reason else 'no address'})",
+        hint="start the target first, or check --url; `loadgen serve` starts the bundled one",
+    ) from reason
+
+
+def _only_model(client: httpx.Client) -> str:
+    hint = "name it with --model"
+    try:
+        answer = client.get("/v1/models")
+        answer.raise_for_status()
+        models = [str(entry["id"]) for entry in answer.json()["data"]]
+    except (httpx.HTTPError, ValueError, KeyError, TypeError) as exc:
+        raise UsageError(
+            f"the target does not say which model it serves (/v1/models: {_words(exc)})", hint=hint
+        ) from exc
+    if len(models) != 1:
+        raise UsageError(
+            f"the target serves {len(models)} models: {', '.join(models[:5]) or 'none'}", hint=hint
+        )
+    return models[0]
+
+
+def _facts(client: httpx.Client) -> dict[str, Any] | None:
+    """GET /loadgen/facts (the bundled target) or /version (vLLM and others)."""
+    for path in ("/loadgen/facts", "/version"):
+        try:
+            answer = client.get(path)
+            facts = answer.json() if answer.status_code == 200 else None
+        except (httpx.HTTPError, ValueError):
+            continue
+        if isinstance(facts, dict):
+            return facts
+    return None
+
+
+def _words(exc: Exception) -> str:
+    if isinstance(exc, httpx.HTTPStatusError):
+        return f"HTTP {exc.response.status_code}"
+    return str(exc) or type(exc).__name__

@@ -1,0 +1,154 @@
+"""A run: a schedule sent at a target, kept in a folder of its own."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import platform
+import shutil
+import sys
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+import loadgen
+from loadgen.atomic_file import replacing
+from loadgen.plan.prompts import PromptMaker
+from loadgen.plan.schedule import Schedule
+from loadgen.replay.completion import complete_records
+from loadgen.replay.coordinator import Ending, Probe, run_workers
+from loadgen.replay.payloads import Asking
+from loadgen.replay.run_folder import RunFolder, RunStatus
+from loadgen.replay.share import share_of
+from loadgen.replay.worker import Progress, WorkerSettings
+from loadgen.replay.worker_process import WorkerTask
+
+
+@dataclass(frozen=True, slots=True)
+class Run:
+    """What to send, to whom, and where to keep it.
+
+    command: the command line that asked for it, and options: as given; both without secrets.
+    target_facts: what the target says of itself.
+    """
+
+    name: str
+    out_dir: Path
+    schedule: Schedule
+    trace_name: str
+    trace_rows: int
+    seed: int
+    settings: WorkerSettings
+    asking: Asking
+    prompts: PromptMaker
+    num_workers: int = 1
+    target_facts: dict[str, Any] | None = None
+    command: tuple[str, ...] = ()
+    options: dict[str, Any] = field(default_factory=dict)
+
+
+def execute(
+    run: Run,
+    on_folder: Callable[[RunFolder], None],
+    on_progress: Callable[[Progress], None],
+    probes: Sequence[Probe] = (),
+) -> tuple[RunFolder, Ending]:
+    """Send it all and keep what came back. Returns when requests.parquet is complete.
+
+    An interrupted run is completed too: what was in flight is unfinished, the rest not_sent.
+    """
+    started = datetime.now(UTC)
+    folder = RunFolder.create(run.out_dir, run.name, started)
+    facts = _facts(run, folder, started)
+    folder.write_schedule(run.schedule)
+    folder.write_facts(facts)
+    on_folder(folder)
+    tasks = [
+        WorkerTask(
+            worker=worker,
+            share=share_of(run.schedule.table, worker, run.num_workers),
+            settings=run.settings,
+            asking=run.asking,
+            prompts=run.prompts,
+            journal_path=folder.journal_path(worker),
+        )
+        for worker in range(min(run.num_workers, run.schedule.num_requests))
+    ]
+
+    def on_start(start_unix_ns: int) -> None:
+        facts["started_unix_ns"] = start_unix_ns
+        folder.write_facts(facts)
+
+    try:
+        ending = asyncio.run(run_workers(tasks, on_start, on_progress, probes))
+    except KeyboardInterrupt:
+        facts.update(status=RunStatus.INTERRUPTED, exit_reason="stopped twice")
+        folder.write_facts(facts)
+        raise
+    except BaseException:
+        facts.update(status=RunStatus.FAILED)
+        folder.write_facts(facts)
+        raise
+    _finish(run, folder, facts, ending, probes)
+    return folder, ending
+
+
+def _finish(
+    run: Run, folder: RunFolder, facts: dict[str, Any], ending: Ending, probes: Sequence[Probe]
+) -> None:
+    because = "a worker was lost" if ending.lost else "the run ended before"
+    folder.write_requests(
+        complete_records(folder.read_requests(), run.schedule.table, missing_because=because)
+    )
+    warnings = [f"worker {worker} died; what it had in flight is not known" for worker in ending.lost]
+    tables = [probe.table() for probe in probes]
+    for probe in probes:
+        warnings += probe.warnings
+    if tables:
+        with replacing(folder.telemetry_path) as aside:
+            pq.write_table(pa.concat_tables(tables), aside, compression="zstd")
+    facts.update(
+        status=RunStatus.INTERRUPTED if ending.signal_name else RunStatus.COMPLETE,
+        exit_reason=ending.signal_name,
+        ended_utc=datetime.now(UTC).isoformat(timespec="seconds"),
+        run_end_ns=ending.run_end_ns,
+        generator={"workers": list(ending.workers), "lost": list(ending.lost)},
+        warnings=warnings,
+    )
+    folder.write_facts(facts)
+    # Every record is in requests.parquet now.
+    shutil.rmtree(folder.path / "journal")
+
+
+def _facts(run: Run, folder: RunFolder, started: datetime) -> dict[str, Any]:
+    return {
+        "run_id": folder.path.name,
+        "name": run.name,
+        "status": RunStatus.RUNNING,
+        "exit_reason": None,
+        "started_utc": started.isoformat(timespec="seconds"),
+        "started_unix_ns": None,
+        "ended_utc": None,
+        "run_end_ns": None,
+        "command": list(run.command),
+        "settings": run.options,
+        "trace": {"name": run.trace_name, "trace_id": run.schedule.trace_id, "rows": run.trace_rows},
+        "schedule_hash": run.schedule.schedule_hash,
+        "seed": run.seed,
+        "shape": run.schedule.shape,
+        "target": {
+            "url": run.settings.target.url,
+            "model": run.asking.model,
+            "dialect": run.asking.endpoint_type,
+            "facts": run.target_facts,
+        },
+        "versions": {"loadgen": loadgen.__version__, "python": platform.python_version()},
+        "host": {"platform": sys.platform, "machine": platform.machine(), "cpu_count": os.cpu_count()},
+        "generator": None,
+        "warnings": [],
+    }

@@ -1,0 +1,265 @@
+"""Worker: sends its share of a schedule, each request at its moment, and hands out records as they end.
+
+It takes (share, target, start) and yields record batches; it knows nothing of other workers, so it runs the
+same in this process, in another one or on another machine.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+from collections import Counter, deque
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+import pyarrow as pa
+
+from loadgen.replay.clock import RunClock
+from loadgen.replay.dialects.dialect import Dialect
+from loadgen.replay.exchange import Exchange
+from loadgen.replay.health import Health, HealthMeter
+from loadgen.replay.payloads import Payloads
+from loadgen.replay.pool import ConnectionPool
+from loadgen.replay.record_batch import record_batch
+from loadgen.replay.request_record import Outcome
+from loadgen.replay.target import Target, Timeouts
+from loadgen.replay.timer import make_timer
+
+_FLUSH_EVERY_S = 0.5  # what a SIGKILL can cost; a flush of some hundred records takes about 1 ms
+_PROGRESS_EVERY_S = 0.25
+_BUILD_SLICE_NS = 200_000  # of making payloads ahead, between two looks at the sockets
+_SLACK_NS = 2_000_000  # nothing but sends and reads this close to a planned send
+
+
+@dataclass(frozen=True, slots=True)
+class WorkerSettings:
+    """What all workers of a run share.
+
+    max_concurrency: cap on requests in flight; None (an open loop) unless asked for.
+    drain_s: how long after the last planned send to wait for answers.
+    warm_connections: opened before the start. secrets: never written down.
+    """
+
+    target: Target
+    timeouts: Timeouts
+    max_concurrency: int | None = None
+    drain_s: float = 60.0
+    warm_connections: int = 8
+    secrets: tuple[str, ...] = field(default=(), repr=False)
+
+    def redact(self, text: str) -> str:
+        for secret in self.secrets:
+            text = text.replace(secret, "***")
+        return text
+
+
+@dataclass(frozen=True, slots=True)
+class Progress:
+    """What a worker has done so far, and what ended since it last said so.
+
+    recent: (latency_s from planned, ttft_s or None) of the requests that succeeded since the last progress.
+    """
+
+    worker: int
+    elapsed_ns: int  # on the run's clock; negative before the start
+    num_sent: int
+    num_in_flight: int
+    outcomes: dict[str, int]
+    recent: tuple[tuple[float, float | None], ...]
+    lateness_max_s: float
+
+
+class Worker:
+    """One share of one run, on the event loop that `run` is awaited on.
+
+    share: rows of a schedule's table, in order. on_batch gets RequestRecords, on_progress a Progress.
+    """
+
+    def __init__(
+        self,
+        worker: int,
+        share: pa.Table,
+        settings: WorkerSettings,
+        dialect: Dialect,
+        payloads: Payloads,
+        on_batch: Callable[[pa.RecordBatch], None],
+        on_progress: Callable[[Progress], None],
+    ) -> None:
+        self._worker = worker
+        self._share = share
+        self._settings = settings
+        self._dialect = dialect
+        self._payloads = payloads
+        self._on_batch = on_batch
+        self._on_progress = on_progress
+        self._planned_ns: list[int] = share.column("planned_ns").to_pylist()
+        self._next = 0
+        self._waiting: deque[Exchange] = deque()  # for a slot below max_concurrency
+        self._num_in_flight = 0
+        self._num_sent = 0
+        self._ended: list[Exchange] = []
+        self._outcomes: Counter[str] = Counter()
+        self._recent: list[tuple[float, float | None]] = []
+        self._lateness_max_ns = 0
+        self._is_stopping = False
+        self._clock = RunClock(0)
+        self._finished: asyncio.Event = asyncio.Event()
+
+    async def prepare(self) -> None:
+        """Make the first payloads and open the first connections, before there is a start to be late for."""
+        self._payloads.build_ahead(lambda: True)
+        self._pool = ConnectionPool(
+            self._settings.target, self._settings.timeouts, self._now_ns, self._exchange_ended
+        )
+        await self._pool.warm(min(self._settings.warm_connections, len(self._planned_ns)))
+
+    async def run(self, clock: RunClock) -> Health:
+        """Send everything, wait for the answers, return how this process fared. Ends early on `stop`."""
+        self._clock = clock
+        loop = asyncio.get_running_loop()
+        # What exists now lives as long as the run; collections need not look at it again. Exchanges hold no
+        # cycles, so collecting waits for moments without a send due (see _tick).
+        gc.collect()
+        gc.freeze()
+        gc.disable()
+        health = HealthMeter(loop, clock)
+        self._timer = make_timer(loop, self._send_due)
+        ticker = loop.create_task(self._tick())
+        try:
+            self._arm()
+            await self._finished.wait()
+        finally:
+            ticker.cancel()
+            self._timer.close()
+            self._pool.close()
+            gc.enable()
+            gc.unfreeze()
+        self._flush()
+        self._report_progress()
+        return health.stop()
+
+    def stop(self) -> None:
+        """End now: what is in flight becomes unfinished, the rest not_sent."""
+        if self._is_stopping:
+            return
+        self._is_stopping = True
+        self._pool.stop_all(Outcome.UNFINISHED)
+        while self._waiting:
+            self._give_up(self._waiting.popleft())
+        while self._next < len(self._planned_ns):
+            self._give_up(self._new_exchange())
+        self._finished.set()
+
+    def _now_ns(self) -> int:
+        """The pool is made before the start is agreed on: it asks through the worker, not a clock."""
+        return self._clock.now_ns()
+
+    def _arm(self) -> None:
+        if self._next < len(self._planned_ns):
+            self._timer.arm(self._clock.monotonic_ns(self._planned_ns[self._next]))
+
+    def _send_due(self) -> None:
+        """Send everything whose moment has come, in order; one that is late goes at once."""
+        planned_ns, num_requests = self._planned_ns, len(self._planned_ns)
+        while self._next < num_requests and not self._is_stopping:
+            now_ns = self._clock.now_ns()
+            if planned_ns[self._next] > now_ns:
+                break
+            exchange = self._new_exchange()
+            # Taken in order even where a cap delays the send, so that payloads keep their request.
+            payload = self._payloads.take()
+            cap = self._settings.max_concurrency
+            if cap is not None and self._num_in_flight >= cap:
+                exchange.held_payload = payload
+                self._waiting.append(exchange)
+            else:
+                self._dispatch(exchange, payload)
+        self._arm()
+        self._build_ahead()
+
+    def _new_exchange(self) -> Exchange:
+        index = self._next
+        self._next = index + 1
+        return Exchange(index, self._planned_ns[index], self._dialect, stream=self._payloads.stream_of(index))
+
+    def _dispatch(self, exchange: Exchange, payload: bytes) -> None:
+        self._num_in_flight += 1
+        self._num_sent += 1
+        self._pool.dispatch(exchange, payload)
+        assert exchange.dispatched_ns is not None
+        self._lateness_max_ns = max(self._lateness_max_ns, exchange.dispatched_ns - exchange.planned_ns)
+
+    def _exchange_ended(self, exchange: Exchange) -> None:
+        self._num_in_flight -= 1
+        assert exchange.outcome is not None
+        self._outcomes[exchange.outcome] += 1
+        self._ended.append(exchange)
+        if exchange.outcome is Outcome.OK and exchange.last_token_ns is not None:
+            ttft_s = (exchange.token_ns[0] - exchange.planned_ns) / 1e9 if exchange.token_ns else None
+            self._recent.append(((exchange.last_token_ns - exchange.planned_ns) / 1e9, ttft_s))
+        if self._waiting and not self._is_stopping:
+            waiting = self._waiting.popleft()
+            payload, waiting.held_payload = waiting.held_payload, None
+            assert payload is not None
+            self._dispatch(waiting, payload)
+        if self._is_done():
+            self._finished.set()
+
+    def _is_done(self) -> bool:
+        return self._next == len(self._planned_ns) and not self._waiting and self._num_in_flight == 0
+
+    def _give_up(self, exchange: Exchange) -> None:
+        exchange.stop(Outcome.NOT_SENT, self._clock.now_ns())
+        exchange.end_ns = None
+        self._outcomes[Outcome.NOT_SENT] += 1
+        self._ended.append(exchange)
+
+    def _build_ahead(self) -> None:
+        now_ns = self._clock.now_ns()
+        until_ns = now_ns + _BUILD_SLICE_NS
+        if self._next < len(self._planned_ns) and self._planned_ns[self._next] - now_ns < _SLACK_NS:
+            return
+        self._payloads.build_ahead(lambda: self._clock.now_ns() < until_ns)
+
+    async def _tick(self) -> None:
+        """What need not be exact: limits, flushes, progress, the end of the drain."""
+        every_s = self._settings.timeouts.sweep_every_s
+        drain_ends_ns = self._planned_ns[-1] + round(self._settings.drain_s * 1e9)
+        flush_at_ns = progress_at_ns = 0
+        while True:
+            await asyncio.sleep(every_s)
+            self._pool.sweep()
+            self._build_ahead()
+            now_ns = self._clock.now_ns()
+            if now_ns >= progress_at_ns:
+                progress_at_ns = now_ns + round(_PROGRESS_EVERY_S * 1e9)
+                self._report_progress()
+            if now_ns >= flush_at_ns:
+                flush_at_ns = now_ns + round(_FLUSH_EVERY_S * 1e9)
+                self._flush()
+                if self._has_slack(now_ns):
+                    gc.collect(0)
+            if now_ns > drain_ends_ns:
+                self.stop()
+
+    def _has_slack(self, now_ns: int) -> bool:
+        return self._next == len(self._planned_ns) or self._planned_ns[self._next] - now_ns > 10 * _SLACK_NS
+
+    def _flush(self) -> None:
+        if self._ended:
+            ended, self._ended = self._ended, []
+            self._on_batch(record_batch(ended, self._share, self._worker, self._settings.redact))
+
+    def _report_progress(self) -> None:
+        recent, self._recent = tuple(self._recent), []
+        self._on_progress(
+            Progress(
+                worker=self._worker,
+                elapsed_ns=self._clock.now_ns(),
+                num_sent=self._num_sent,
+                num_in_flight=self._num_in_flight,
+                outcomes=dict(self._outcomes),
+                recent=recent,
+                lateness_max_s=self._lateness_max_ns / 1e9,
+            )
+        )
