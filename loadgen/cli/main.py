@@ -8,6 +8,7 @@ import typer
 
 import loadgen
 from loadgen.cli import console
+from loadgen.cli.trace import trace_app
 from loadgen.errors import ExitCode, LoadgenError
 
 app = typer.Typer(
@@ -42,6 +43,9 @@ def _options(
     ),
 ) -> None:
     """Options before the verb."""
+
+
+app.add_typer(trace_app, name="trace")
 
 
 def main() -> None:

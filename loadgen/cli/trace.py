@@ -1,0 +1,211 @@
+"""`loadgen trace`: look at a trace, convert other formats into one, cut a piece of it."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+from rich.table import Table
+from rich.text import Text
+
+from loadgen.cli import console
+from loadgen.durations import format_duration, parse_duration_s
+from loadgen.errors import UsageError
+from loadgen.trace.foreign.catalog import FORMATS, read_foreign, slice_trace
+from loadgen.trace.foreign.mooncake import write_mooncake
+from loadgen.trace.parquet import read_trace, write_trace
+from loadgen.trace.statistics import LengthFigures, TraceStatistics, trace_statistics
+from loadgen.trace.trace import Trace
+
+trace_app = typer.Typer(
+    name="trace",
+    no_args_is_help=True,
+    help="Look at a trace, convert other formats into one, cut a piece of it.",
+)
+
+_FORMAT_NAMES = ", ".join(known.name for known in FORMATS)
+
+TraceArgument = Annotated[Path, typer.Argument(help="A trace (Parquet, made by loadgen).", metavar="TRACE")]
+JsonOption = Annotated[bool, typer.Option("--json", help="Print the figures as JSON on standard output.")]
+ForceOption = Annotated[bool, typer.Option("--force", help="Replace OUTPUT if it exists.")]
+
+
+@trace_app.command(epilog="Example: loadgen trace info production.parquet")
+def info(trace: TraceArgument, as_json: JsonOption = False) -> None:
+    """Tell what a trace holds: requests, rate, peaks, burstiness, lengths, and where it came from."""
+    _show(read_trace(trace), trace, as_json=as_json)
+
+
+@trace_app.command(
+    epilog=(
+        "Examples: loadgen trace convert AzureLLMInferenceTrace_code.csv   |   "
+        "loadgen trace convert mooncake.jsonl.gz -o mooncake.parquet --unit ms   |   "
+        "loadgen trace convert production.parquet --to mooncake -o production.jsonl"
+    )
+)
+def convert(
+    source: Annotated[Path, typer.Argument(help="A public trace (plain, gz, bz2, xz, zst), or a trace.")],
+    output: Annotated[
+        Path | None, typer.Option("-o", "--output", help="Where to write. Default: beside, .parquet.")
+    ] = None,
+    format_name: Annotated[
+        str, typer.Option("--format", help=f"Format of SOURCE: auto, {_FORMAT_NAMES}.")
+    ] = "auto",
+    unit: Annotated[
+        str | None, typer.Option(help="Unit of bare stamps: s, ms, us, ns. Default: by the format.")
+    ] = None,
+    to: Annotated[str, typer.Option(help="Format to write: trace, or mooncake (from a trace).")] = "trace",
+    force: ForceOption = False,
+    as_json: JsonOption = False,
+) -> None:
+    """Convert a public trace into a loadgen trace, or a loadgen trace into Mooncake JSONL.
+
+    The unit of the stamps and the resulting span and rate are told, so that a wrong unit is seen at once.
+    """
+    if to not in ("trace", "mooncake"):
+        raise UsageError(f"--to is {to!r}", hint="give trace or mooncake")
+    target = output or default_output(source, ".parquet" if to == "trace" else ".jsonl")
+    refuse_to_overwrite(target, source, force=force)
+    if to == "mooncake":
+        trace = read_trace(source)
+        write_mooncake(trace, target)
+    else:
+        trace = read_foreign(source, format_name=format_name, unit=unit)
+        write_trace(trace, target)
+    if as_json:
+        console.print_json(describe(trace, target))
+        return
+    console.note(f"{target}: {one_line(trace)}")
+    unit_used = trace.metadata.recorder.get("unit")
+    if unit_used and to == "trace":
+        console.note(f"stamps were read as {unit_used}; if the span looks wrong, give --unit")
+    for warning in trace.metadata.warnings:
+        console.note(f"note: {warning}")
+
+
+@trace_app.command(name="slice", epilog="Example: loadgen trace slice day.parquet --start 9h --duration 5m")
+def slice_(
+    trace: TraceArgument,
+    output: Annotated[Path, typer.Option("-o", "--output", help="Where to write the piece.")],
+    start: Annotated[
+        str, typer.Option(help="Where the piece begins, from the first request: 90s, 2h.")
+    ] = "0",
+    duration: Annotated[str | None, typer.Option(help="How long it is. Default: to the end.")] = None,
+    force: ForceOption = False,
+) -> None:
+    """Cut a piece of a trace into a new one; arrivals are counted anew from its first request."""
+    refuse_to_overwrite(output, trace, force=force)
+    piece = slice_trace(
+        read_trace(trace),
+        parse_duration_s(start, option="--start"),
+        None if duration is None else parse_duration_s(duration, option="--duration"),
+    )
+    write_trace(piece, output)
+    console.note(f"{output}: {one_line(piece)}")
+
+
+def default_output(source: Path, suffix: str) -> Path:
+    """Beside `source`, under its name with its endings replaced by `suffix`."""
+    stem = source.name
+    for ending in (".gz", ".bz2", ".xz", ".zst", ".csv", ".jsonl", ".json", ".log", ".parquet"):
+        stem = stem.removesuffix(ending)
+    return source.with_name(stem + suffix)
+
+
+def refuse_to_overwrite(target: Path, source: Path, *, force: bool) -> None:
+    """Raise UsageError if `target` exists and is not to be replaced, or is the source itself."""
+    if target.exists():
+        if source.exists() and target.samefile(source):
+            raise UsageError(f"{target}: is the source itself", hint="give another name with -o")
+        if not force:
+            raise UsageError(f"{target}: exists already", hint="give another name with -o, or --force")
+
+
+def one_line(trace: Trace) -> str:
+    """Requests, span, mean and peak rate, in one line."""
+    figures = trace_statistics(trace)
+    rate = "no rate" if figures.rate_per_s is None else f"{figures.rate_per_s:.4g} requests/s"
+    return (
+        f"{figures.rows} requests over {format_duration(figures.span_s)}, {rate}, "
+        f"at most {figures.peak_1s_sliding} within 1 s"
+    )
+
+
+def describe(trace: Trace, path: Path) -> dict[str, Any]:
+    """Figures and metadata as one JSON-ready document."""
+    figures = asdict(trace_statistics(trace))
+    return {
+        "trace": path.name,
+        "trace_id": trace.trace_id,
+        "statistics": figures,
+        "metadata": asdict(trace.metadata),
+    }
+
+
+def _show(trace: Trace, path: Path, *, as_json: bool) -> None:
+    if as_json:
+        console.print_json(describe(trace, path))
+        return
+    figures = trace_statistics(trace)
+    out = console.out()
+    out.print(Text(f"{path}: {one_line(trace)}"))
+    out.print()
+    out.print(_facts(trace, figures))
+    out.print(_lengths(figures.lengths))
+    for warning in trace.metadata.warnings:
+        out.print(Text(f"note: {warning}"))
+
+
+def _facts(trace: Trace, figures: TraceStatistics) -> Table:
+    metadata = trace.metadata
+    facts = Table(show_header=False, box=None, padding=(0, 2, 0, 0))
+    facts.add_column(no_wrap=True)
+    facts.add_column(overflow="fold")
+
+    def add(name: str, value: str) -> None:
+        facts.add_row(Text(name), Text(value))
+
+    add(
+        "peak, 1 s",
+        f"{figures.peak_1s_fixed} counted from the first, {figures.peak_1s_sliding} in any window",
+    )
+    add("gap variation", f"{_number(figures.gap_cv)} (standard deviation / mean; 1 = Poisson)")
+    add("dispersion, 1 s", f"{_number(figures.dispersion_1s)} (variance / mean of counts; 1 = Poisson)")
+    add("ties", f"{figures.ties} requests at the very moment of the one before")
+    add("first arrival", _moment(metadata.origin_unix_ns))
+    add("arrival from", f"{metadata.arrival_from} (the stamp marks {metadata.stamp_marks})")
+    if metadata.resolution_ns is not None:
+        add("resolution", format_duration(metadata.resolution_ns / 1e9))
+    if metadata.zone is not None:
+        add("zone assumed", metadata.zone)
+    if metadata.counts:
+        add("counts", ", ".join(f"{name} {value}" for name, value in metadata.counts.items()))
+    for source in metadata.sources:
+        add("source", f"{source.name} ({source.bytes} bytes)")
+    add("trace id", trace.trace_id)
+    return facts
+
+
+def _lengths(lengths: dict[str, LengthFigures]) -> Table:
+    table = Table(title=None)
+    table.add_column("length")
+    for heading in ("min", "p50", "p90", "p99", "max", "mean", "missing"):
+        table.add_column(heading, justify="right")
+    for column, row in lengths.items():
+        values = [str(value) for value in (row.minimum, row.p50, row.p90, row.p99, row.maximum)]
+        table.add_row(column, *values, f"{row.mean:.1f}", f"{row.null_share:.1%}")
+    return table
+
+
+def _number(value: float | None) -> str:
+    return "none" if value is None else f"{value:.4g}"
+
+
+def _moment(unix_ns: int | None) -> str:
+    if unix_ns is None:
+        return "not known (relative times)"
+    seconds, rest_ns = divmod(unix_ns, 10**9)
+    return f"{datetime.fromtimestamp(seconds, UTC):%Y-%m-%d %H:%M:%S}.{rest_ns:09d} UTC"

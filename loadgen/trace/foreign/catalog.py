@@ -1,0 +1,112 @@
+"""Which foreign formats there are, and a foreign file -> Trace."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import loadgen
+from loadgen.errors import TraceError, UsageError
+from loadgen.trace.assemble import assemble_trace, finest_step_ns
+from loadgen.trace.foreign.azure import AzureFormat
+from loadgen.trace.foreign.burstgpt import BurstGptFormat
+from loadgen.trace.foreign.foreign_format import ForeignFormat
+from loadgen.trace.foreign.llmservingsim import LlmServingSimFormat
+from loadgen.trace.foreign.mooncake import MooncakeFormat
+from loadgen.trace.foreign.splitwise_sim import SplitwiseSimFormat
+from loadgen.trace.foreign.vidur import VidurFormat
+from loadgen.trace.moments import UNIT_NS
+from loadgen.trace.source_stream import SourceStream
+from loadgen.trace.trace import Trace, TraceMetadata
+
+FORMATS: tuple[ForeignFormat, ...] = (
+    AzureFormat(),
+    MooncakeFormat(),
+    VidurFormat(),
+    LlmServingSimFormat(),
+    SplitwiseSimFormat(),
+    BurstGptFormat(),
+)
+
+
+def read_foreign(path: Path, *, format_name: str = "auto", unit: str | None = None) -> Trace:
+    """The foreign trace in `path` (plain or compressed) as a Trace.
+
+    unit: s, ms, us or ns of bare numbers, where the format's own unit is not to be taken.
+    Raises UsageError for an unknown format or unit, TraceError if the file is of no known format,
+    holds no request or a value that is none.
+    """
+    if unit is not None and unit not in UNIT_NS:
+        raise UsageError(f"--unit is {unit!r}", hint=f"give one of {', '.join(UNIT_NS)}")
+    chosen = None if format_name == "auto" else _named(format_name)
+    stream = SourceStream(path, error=TraceError)
+    text = stream.text()
+    if not text.strip():
+        raise TraceError(f"{path}: the file is empty: 0 requests")
+    source_format = chosen or _recognised(path, text)
+    try:
+        requests = source_format.read(text, unit=unit)
+        if not requests.moments_ns.size:
+            raise TraceError("0 requests in the file")
+        assert stream.source_file is not None
+        return assemble_trace(
+            requests.moments_ns,
+            requests.columns,
+            TraceMetadata(
+                origin_unix_ns=0 if requests.has_epoch else None,
+                stamp_marks="arrival",
+                arrival_from=requests.arrival_from,
+                resolution_ns=finest_step_ns(requests.moments_ns),
+                zone=requests.zone,
+                sources=(stream.source_file,),
+                recorder={
+                    "version": loadgen.__version__,
+                    "format": source_format.name,
+                    "unit": requests.unit,
+                },
+                counts={"requests": int(requests.moments_ns.size)},
+                warnings=requests.notes,
+                prefix_block_tokens=requests.prefix_block_tokens,
+            ),
+        )
+    except TraceError as error:
+        raise TraceError(f"{path}: {error.message}", hint=error.hint) from error
+
+
+def slice_trace(trace: Trace, start_s: float, duration_s: float | None) -> Trace:
+    """The requests from `start_s` after the first on, for `duration_s` (None: to the end).
+
+    Arrivals are counted anew from the first that is kept. Raises TraceError if none is.
+    """
+    arrivals = trace.arrival_ns - trace.arrival_ns[0]
+    start_ns = round(start_s * 1e9)
+    keep = arrivals >= start_ns
+    if duration_s is not None:
+        keep &= arrivals < start_ns + round(duration_s * 1e9)
+    table = trace.table.filter(keep)
+    if table.num_rows == 0:
+        raise TraceError(
+            f"0 of {trace.num_rows} requests lie within the slice; the trace is {trace.span_s:.3f} s long",
+            hint="give --start and --duration within it",
+        )
+    columns = {name: table.column(name) for name in table.schema.names if name != "arrival_ns"}
+    moments_ns = table.column("arrival_ns").to_numpy() + (trace.metadata.origin_unix_ns or 0)
+    counts = {**trace.metadata.counts, "requests": table.num_rows}
+    return assemble_trace(moments_ns, columns, replace(trace.metadata, counts=counts))
+
+
+def _named(name: str) -> ForeignFormat:
+    for known in FORMATS:
+        if known.name == name:
+            return known
+    raise UsageError(f"--format is {name!r}", hint=f"give auto, {', '.join(known.name for known in FORMATS)}")
+
+
+def _recognised(path: Path, text: str) -> ForeignFormat:
+    for known in FORMATS:
+        if known.looks_like(text[:65536]):
+            return known
+    raise TraceError(
+        f"{path}: none of the known trace formats ({', '.join(known.name for known in FORMATS)})",
+        hint="for a log or a table of your own use `loadgen record --format csv` or `--format jsonl`",
+    )

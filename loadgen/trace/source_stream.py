@@ -1,0 +1,131 @@
+"""A source file as a stream of plain bytes: decompressed by its first bytes, hashed and counted as read."""
+
+from __future__ import annotations
+
+import bz2
+import gzip
+import hashlib
+import io
+import lzma
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import BinaryIO, cast
+
+import pyarrow as pa
+
+from loadgen.errors import LoadgenError
+from loadgen.trace.trace import SourceFile
+
+STDIN = Path("-")
+_BLOCK_BYTES = 4 << 20
+
+# First bytes, not the name, tell the compression: rotated files are renamed.
+_GZIP, _BZIP2, _XZ, _ZSTD = b"\x1f\x8b", b"BZh", b"\xfd7zXZ\x00", b"\x28\xb5\x2f\xfd"
+
+
+class _HashedFile(io.RawIOBase):
+    """Raw bytes of a file, counted, hashed and reported on the way."""
+
+    def __init__(self, file: BinaryIO, on_bytes: Callable[[int], None]) -> None:
+        super().__init__()
+        self._file = file
+        self._on_bytes = on_bytes
+        self._digest = hashlib.sha256()
+        self.num_bytes = 0
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: object) -> int:
+        view = memoryview(buffer)  # type: ignore[arg-type]  # a writable buffer, by the caller's contract
+        data = self._file.read(len(view))
+        view[: len(data)] = data
+        self._digest.update(data)
+        self.num_bytes += len(data)
+        self._on_bytes(len(data))
+        return len(data)
+
+    def hexdigest(self) -> str:
+        return self._digest.hexdigest()
+
+
+class SourceStream:
+    """The plain bytes of `path` (`-` is standard input), once, from start to end.
+
+    on_bytes: called with the number of raw (compressed) bytes after each read.
+    error: the kind of error to raise, in one line that names the file, when it cannot be read.
+    """
+
+    def __init__(
+        self,
+        path: Path,
+        *,
+        error: type[LoadgenError],
+        on_bytes: Callable[[int], None] = lambda num_bytes: None,
+    ) -> None:
+        self._path = path
+        self._error = error
+        self._on_bytes = on_bytes
+        self.source_file: SourceFile | None = None
+
+    @property
+    def name(self) -> str:
+        """The base name: folders are nobody's business."""
+        return "(stdin)" if self._path == STDIN else self._path.name
+
+    def blocks(self) -> Iterator[bytes]:
+        """Blocks of plain bytes, each ending with a line end, save the last of a file without one."""
+        try:
+            file = cast(BinaryIO, sys.stdin.buffer) if self._path == STDIN else self._path.open("rb")
+        except OSError as exc:
+            raise self._error(f"{self._path}: cannot be opened ({exc.strerror})") from exc
+        with file:
+            raw = _HashedFile(file, self._on_bytes)
+            try:
+                yield from _whole_lines(_decompressed(io.BufferedReader(raw, _BLOCK_BYTES)))
+                # Bytes behind the end of the compressed stream belong to the file's hash, too.
+                while raw.read(_BLOCK_BYTES):
+                    pass
+            except (EOFError, OSError, lzma.LZMAError, pa.ArrowException, ValueError) as exc:
+                raise self._error(
+                    f"{self._path}: cannot be read ({str(exc).splitlines()[0] if str(exc) else exc})",
+                    hint="the file is damaged or still being written; copy it again",
+                ) from exc
+            self.source_file = SourceFile(self.name, raw.num_bytes, raw.hexdigest())
+
+    def text(self) -> str:
+        """The whole content as UTF-8, without a byte order mark; bytes that are none become U+FFFD."""
+        return b"".join(self.blocks()).decode("utf-8-sig", errors="replace")
+
+
+def head_of(path: Path, num_bytes: int, *, error: type[LoadgenError]) -> bytes:
+    """The first `num_bytes` plain bytes at most, for a look at the format."""
+    blocks = SourceStream(path, error=error).blocks()
+    return next(blocks, b"")[:num_bytes]
+
+
+def _decompressed(raw: io.BufferedReader) -> io.BufferedIOBase:
+    start = raw.peek(8)
+    if start.startswith(_GZIP):
+        return cast(io.BufferedIOBase, gzip.GzipFile(fileobj=raw))
+    if start.startswith(_BZIP2):
+        return cast(io.BufferedIOBase, bz2.BZ2File(raw))
+    if start.startswith(_XZ):
+        return cast(io.BufferedIOBase, lzma.LZMAFile(raw))
+    if start.startswith(_ZSTD):
+        return cast(io.BufferedIOBase, pa.CompressedInputStream(pa.PythonFile(raw, mode="r"), "zstd"))
+    return raw
+
+
+def _whole_lines(stream: io.BufferedIOBase) -> Iterator[bytes]:
+    rest: list[bytes] = []
+    while block := stream.read(_BLOCK_BYTES):
+        cut = block.rfind(b"\n") + 1
+        if cut == 0:
+            rest.append(block)
+            continue
+        yield b"".join([*rest, block[:cut]])
+        rest = [block[cut:]] if cut < len(block) else []
+    if rest:
+        yield b"".join(rest)
