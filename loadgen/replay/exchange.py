@@ -197,29 +197,24 @@ class Exchange:
         if failure or name == b"error" or document.get("object") == "error":
             self.error = _message(failure or document)
             return
-        usage = document.get("usage")
-        if usage:
-            self._take_usage(usage)
-        metrics = document.get("metrics")
-        if metrics:
-            self._take_metrics(metrics)
         choices = document.get("choices")
-        if not choices:
-            return
-        choice = choices[0]
-        finish = choice.get("finish_reason")
-        if finish:
-            self.finish_reason = str(finish)[:32]
-            self._has_finish = True
-        part = self._dialect.part(choice)
-        if part is Part.NOTHING:
-            return
-        if part is Part.ANSWER and self.first_answer_token_ns is None:
-            self.first_answer_token_ns = now_ns
-        if self._last_read_ns == now_ns:
-            self.num_coalesced += 1
-        self._last_read_ns = now_ns
-        self.token_ns.append(now_ns)
+        if choices:
+            choice = choices[0]
+            if choice.get("finish_reason"):
+                self.finish_reason = str(choice["finish_reason"])[:32]
+                self._has_finish = True
+            part = self._dialect.part(choice)
+            if part is not Part.NOTHING:
+                if self.first_answer_token_ns is None and part is Part.ANSWER:
+                    self.first_answer_token_ns = now_ns
+                if self._last_read_ns == now_ns:
+                    self.num_coalesced += 1
+                self._last_read_ns = now_ns
+                self.token_ns.append(now_ns)
+        if document.get("usage"):
+            self._take_usage(document["usage"])
+        if "metrics" in document:
+            self._take_metrics(document["metrics"])
 
     def _end_stream(self, now_ns: int) -> None:
         if self.error is not None:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 import pyarrow as pa
 
-from loadgen.plan.prompts import PromptMaker
+from loadgen.plan.prompts import CHARS_PER_TOKEN, PromptMaker
 from loadgen.replay.dialects.dialect import Ask, Dialect
 from loadgen.replay.target import Target
 
@@ -42,8 +42,11 @@ class Payloads:
         self._asking = asking
         self._head = target.request_head(dialect.path)
         self._num_requests = share.num_rows
-        self._rows = share
-        self._stream: list[bool] = _streams(share, asking.stream)
+        self._share = share
+        self._trace_row: list[int] = share.column("trace_row").to_pylist()
+        self._copy: list[int] = share.column("copy").to_pylist()
+        self._output_tokens = _answer_limits(share)
+        self._stream = _streams(share, asking.stream)
         self._next_built = 0
         self._ready: deque[bytes] = deque()
         self._ready_bytes = 0
@@ -67,16 +70,15 @@ class Payloads:
 
     def _build_one(self) -> None:
         index = self._next_built
-        rows = self._rows
         ask = Ask(
-            model=rows.model[index] or self._model,
-            prompt=rows.prompt(self._prompts, index),
-            output_tokens=rows.output_tokens[index],
-            stream=rows.stream[index],
-            force_length=self._force_length,
+            model=self._asking.model,
+            prompt=self._prompts.prompt(self._share, index),
+            output_tokens=self._output_tokens[index],
+            stream=self._stream[index],
+            force_length=self._asking.force_length,
         )
         body = self._dialect.body(ask)
-        request_id = f"{self._run_id}-{rows.trace_row[index]}-{rows.copy[index]}"
+        request_id = f"{self._asking.run_id}-{self._trace_row[index]}-{self._copy[index]}"
         payload = b"%bX-Request-Id: %b\r\nContent-Length: %d\r\n\r\n%b" % (
             self._head,
             request_id.encode(),
@@ -86,3 +88,23 @@ class Payloads:
         self._ready.append(payload)
         self._ready_bytes += len(payload)
         self._next_built = index + 1
+
+
+def _streams(share: pa.Table, stream: bool | None) -> list[bool]:
+    """Whether each request asks for a stream: as told, else as recorded, else yes."""
+    if stream is not None:
+        return [stream] * share.num_rows
+    return [recorded is not False for recorded in share.column("stream").to_pylist()]
+
+
+def _answer_limits(share: pa.Table) -> list[int | None]:
+    """The planned answer length in tokens; characters or bytes stand in at four to a token; at least 1."""
+    limits: list[int | None] = []
+    columns = [share.column(f"output_{unit}").to_pylist() for unit in ("tokens", "chars", "bytes")]
+    for tokens, chars, octets in zip(*columns, strict=True):
+        text_length = chars if chars is not None else octets
+        if tokens is not None:
+            limits.append(max(tokens, 1))
+        else:
+            limits.append(None if text_length is None else max(1, -(-text_length // CHARS_PER_TOKEN)))
+    return limits

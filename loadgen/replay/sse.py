@@ -13,7 +13,7 @@ _BOM = b"\xef\xbb\xbf"
 class SseScanner:
     """Feed it reads as they come; it returns the events that each read completed."""
 
-    __slots__ = ("_data", "_event", "_is_started", "_line", "_skip_lf")
+    __slots__ = ("_data", "_event", "_is_between_events", "_is_started", "_line", "_skip_lf")
 
     def __init__(self) -> None:
         self._line = b""  # the beginning of a line whose end has not come
@@ -21,22 +21,14 @@ class SseScanner:
         self._event = b""
         self._skip_lf = False  # the last read ended in CR: a following LF belongs to it
         self._is_started = False
-
-    @property
-    def is_clean(self) -> bool:
-        """Nothing of an unfinished event is held."""
-        return not (self._line or self._data or self._event)
+        self._is_between_events = False  # nothing of an unfinished event is held
 
     def feed(self, read: bytes) -> list[tuple[bytes, bytes]]:
         """(event name, data) of each event that `read` completed; the name is empty where none was given."""
-        if (
-            self._is_started
-            and not self._skip_lf
-            and read.endswith(b"\n\n")
-            and b"\r" not in read
-            and self.is_clean
-        ):
+        if self._is_between_events and read.endswith(b"\n\n") and b"\r" not in read:
             # What nearly every server sends: whole events of one data line each.
+            if read.find(b"\n") == len(read) - 2 and read.startswith(b"data: "):
+                return [(b"", read[6:-2])]
             events: list[tuple[bytes, bytes]] = []
             for block in read[:-2].split(b"\n\n"):
                 if block.startswith(b"data: ") and b"\n" not in block:
@@ -44,7 +36,11 @@ class SseScanner:
                 else:
                     events += self._scan(block + b"\n\n")
             return events
-        return self._scan(read)
+        events = self._scan(read)
+        self._is_between_events = (
+            self._is_started and not self._skip_lf and not self._line and not self._data and not self._event
+        )
+        return events
 
     def _scan(self, read: bytes) -> list[tuple[bytes, bytes]]:
         if self._skip_lf and read:

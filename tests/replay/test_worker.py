@@ -1,0 +1,224 @@
+"""A worker at scripted targets over real sockets: every fault in its own outcome, every send on time."""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+import socket
+import time
+from collections.abc import Sequence
+
+import numpy as np
+import pytest
+
+from loadgen.replay.target import Timeouts
+from loadgen.replay.worker import Worker
+from loadgen.testing import (
+    LAST_CHUNK,
+    Close,
+    FakeTarget,
+    Send,
+    Step,
+    Wait,
+    chat_stream,
+    chunk,
+    event,
+    head,
+    one_byte_at_a_time,
+    whole,
+)
+from support.sending import send
+
+TOKEN = event({"choices": [{"index": 0, "delta": {"content": "x"}, "finish_reason": None}]})
+HANG = Wait(30.0)
+
+
+def test_a_stream_is_sent_and_measured() -> None:
+    with FakeTarget(lambda _: chat_stream(3, first_s=0.02, gap_s=0.01)) as fake:
+        sent = send(fake.url, [0.0, 0.0, 0.05])
+    assert sent.outcomes == ["ok", "ok", "ok"]
+    for row in sent.records:
+        moments = (
+            "planned_ns",
+            "dispatched_ns",
+            "sent_ns",
+            "headers_ns",
+            "first_token_ns",
+            "last_token_ns",
+            "end_ns",
+        )
+        assert [row[name] for name in moments] == sorted(row[name] for name in moments)
+        assert (row["num_chunks"], row["output_tokens"], row["tokens_source"]) == (3, 3, "usage")
+        assert row["first_token_ns"] - row["sent_ns"] >= 20_000_000
+        assert len(row["chunk_gap_us"]) == 2
+        assert abs(sum(row["chunk_gap_us"]) - (row["last_token_ns"] - row["first_token_ns"]) / 1000) <= 1
+    assert [request.body["max_tokens"] for request in fake.requests] == [3, 3, 3]
+    assert {request.headers["x-request-id"] for request in fake.requests} == {"run-0-0", "run-1-0", "run-2-0"}
+
+
+def test_requests_that_are_due_together_are_sent_together() -> None:
+    # F56: no pool limit stands between a request and its moment.
+    with FakeTarget(lambda _: chat_stream(1, first_s=1.5)) as fake:
+        sent = send(fake.url, [0.0] * 150)
+    assert sent.outcomes == ["ok"] * 150
+    assert fake.max_in_flight == 150
+
+
+@pytest.mark.parametrize(
+    ("steps", "outcome"),
+    [
+        ([Close(reset=True)], "reset"),
+        ([Close()], "reset"),
+        ([head(), TOKEN, TOKEN, Close(reset=True)], "reset"),
+        ([head(), TOKEN, TOKEN, Close()], "incomplete_stream"),
+        ([head(), TOKEN, TOKEN, LAST_CHUNK], "incomplete_stream"),
+        ([Send(b"SSH-2.0-OpenSSH_9.2\r\n")], "reset"),
+        ([Send(b"HTTP/1.1 200 OK\r\n" + b"X-Pad: " + b"y" * 600_000 + b"\r\n\r\n")], "reset"),
+        ([head(), Send(b"zz\r\nno chunk size\r\n")], "reset"),
+        ([head(), event({"error": {"message": "engine died"}}), event("[DONE]"), LAST_CHUNK], "stream_error"),
+        ([head(), chunk(b"data: {broken\n\n"), event("[DONE]"), LAST_CHUNK], "stream_error"),
+        ([whole(301, {}, "Location: /elsewhere\r\n")], "http_error"),
+        ([whole(401, {"error": {"message": "no key"}})], "http_error"),
+        ([whole(404, {})], "http_error"),
+        ([whole(500, {})], "http_error"),
+        ([whole(429, {}, "Retry-After: 3\r\n")], "rejected"),
+        ([whole(503, {})], "rejected"),
+        ([HANG], "timeout_first_token"),
+        ([head(), HANG], "timeout_first_token"),
+        ([head(), TOKEN, HANG], "timeout_gap"),
+        ([*chat_stream(2)[:-1], HANG], "ok"),  # [DONE] came; what follows it is nobody's wait
+        ([*one_byte_at_a_time(chat_stream(2))], "ok"),
+    ],
+    ids=str,
+)
+def test_each_fault_lands_in_its_own_outcome(steps: Sequence[Step], outcome: str) -> None:
+    # F05, F07 and the table of misbehaving servers; a good request beside the bad one is not touched.
+    with FakeTarget(lambda request: chat_stream(2) if request.serial else steps) as fake:
+        sent = send(
+            fake.url, [0.0, 0.05], timeouts=Timeouts(first_token_s=0.25, gap_s=0.25, total_s=5.0), drain_s=5.0
+        )
+    assert sent.outcomes == [outcome, "ok"]
+    if outcome not in ("ok",):
+        assert sent.records[0]["end_ns"] is not None
+
+
+def test_a_closed_port_is_refused() -> None:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port = probe.getsockname()[1]
+    sent = send(f"http://127.0.0.1:{port}", [0.0] * 5)
+    assert sent.outcomes == ["refused"] * 5
+    assert all(row["sent_ns"] is None and row["last_token_ns"] is None for row in sent.records)
+    assert "refused" in sent.records[0]["error"].lower()
+
+
+def test_running_out_of_descriptors_is_our_fault(monkeypatch: pytest.MonkeyPatch) -> None:
+    # F61: never a failure of the target.
+    with FakeTarget(lambda _: chat_stream(1)) as fake:
+
+        async def no_descriptors(*_: object, **__: object) -> None:
+            raise OSError(errno.EMFILE, "Too many open files")
+
+        def break_connecting(worker: Worker) -> None:
+            monkeypatch.setattr(worker._pool, "_connect", no_descriptors)
+
+        sent = send(fake.url, [0.0], on_worker=break_connecting, warm_connections=0)
+    assert sent.outcomes == ["client_error"]
+
+
+def test_a_kept_connection_that_died_is_replaced_once_without_a_failure() -> None:
+    # F57: the server closes right after it has answered, without saying so.
+    def script(request: object) -> list[Step]:
+        return [*chat_stream(1), Close()]
+
+    with FakeTarget(script) as fake:
+        sent = send(fake.url, [0.1 * k for k in range(6)], warm_connections=0)
+    assert sent.outcomes == ["ok"] * 6
+
+
+def test_a_kept_connection_reset_by_the_request_is_tried_once_more() -> None:
+    # F57: the first request on each connection is answered, the second one kills it unanswered.
+    seen: dict[str, int] = {}
+
+    def script(request: object) -> list[Step]:
+        seen["count"] = seen.get("count", 0) + 1
+        return [Close(reset=True)] if seen["count"] == 2 else chat_stream(1)
+
+    with FakeTarget(script) as fake:
+        sent = send(fake.url, [0.0, 0.1], warm_connections=0)
+    assert sent.outcomes == ["ok", "ok"]
+    assert [row["num_reconnects"] for row in sent.records] == [0, 1]
+    assert [row["connection_reused"] for row in sent.records] == [False, False]
+
+
+def test_a_wait_behind_our_own_cap_is_seen_from_the_planned_moment() -> None:
+    # F38, at a tenth of its length: 8 requests 10 ms apart, 50 ms of service each, one slot.
+    with FakeTarget(lambda _: chat_stream(1, first_s=0.05)) as fake:
+        sent = send(fake.url, [0.01 * k for k in range(8)], max_concurrency=1)
+    assert fake.max_in_flight == 1
+    from_planned = [(row["last_token_ns"] - row["planned_ns"]) / 1e9 for row in sent.records]
+    from_sent = [(row["last_token_ns"] - row["sent_ns"]) / 1e9 for row in sent.records]
+    assert np.mean(from_planned) > 3 * np.mean(from_sent)
+    assert max(from_planned) >= 8 * 0.05 - 0.07
+
+
+def test_sends_aim_at_their_moment_and_do_not_drift() -> None:
+    # F37: the lateness of the last tenth is that of the first; a sleep after each send would add up.
+    planned_s = [0.002 * k for k in range(400)]
+    with FakeTarget(lambda _: [whole(200, {"choices": [{"message": {"content": "x"}}]})]) as fake:
+        sent = send(fake.url, planned_s, stream=False)
+    lateness_s = np.array([(row["sent_ns"] - row["planned_ns"]) / 1e9 for row in sent.records])
+    assert lateness_s.min() >= 0.0
+    assert np.median(lateness_s[-40:]) - np.median(lateness_s[:40]) < 0.010
+    span_s = (sent.records[-1]["sent_ns"] - sent.records[0]["sent_ns"]) / 1e9
+    assert abs(span_s - planned_s[-1]) < 0.01 * planned_s[-1] + 0.05
+
+
+def test_a_late_send_goes_at_once_and_pushes_nobody_back() -> None:
+    # F37, second part: the loop is blocked for 100 ms over a schedule of 10 ms steps.
+    def block_soon(_: Worker) -> None:
+        asyncio.get_running_loop().call_later(0.15, _busy, 0.1)
+
+    with FakeTarget(lambda _: [whole(200, {"choices": [{"message": {"content": "x"}}]})]) as fake:
+        sent = send(fake.url, [0.01 * k for k in range(40)], stream=False, on_worker=block_soon)
+    lateness_s = [(row["dispatched_ns"] - row["planned_ns"]) / 1e9 for row in sent.records]
+    assert max(lateness_s) > 0.05
+    assert np.median(lateness_s[-10:]) < 0.02
+    assert sent.health.loop_lag_max_s is not None
+    assert sent.health.loop_lag_max_s > 0.05
+
+
+def _busy(duration_s: float) -> None:
+    until_s = time.monotonic() + duration_s
+    while time.monotonic() < until_s:
+        pass
+
+
+def test_a_stop_leaves_every_request_with_an_outcome() -> None:
+    # F84, the worker's part: what had ended is kept, in flight is unfinished, the rest not_sent.
+    def stop_soon(worker: Worker) -> None:
+        asyncio.get_running_loop().call_later(0.25, worker.stop)
+
+    with FakeTarget(lambda request: chat_stream(1, first_s=0.0 if request.serial < 2 else 30.0)) as fake:
+        sent = send(fake.url, [0.0, 0.02, 0.04, 60.0, 61.0], on_worker=stop_soon)
+    assert sent.outcomes == ["ok", "ok", "unfinished", "not_sent", "not_sent"]
+    assert sent.records[2]["end_ns"] is not None
+    assert sent.records[4]["sent_ns"] is None
+    last = sent.progress[-1]
+    assert sum(last.outcomes.values()) == 5
+
+
+def test_the_end_of_the_drain_lists_what_hung() -> None:
+    # F35: a request that never answers is unfinished, with its age.
+    with FakeTarget(lambda request: [HANG] if request.serial == 0 else chat_stream(1)) as fake:
+        sent = send(fake.url, [0.0, 0.05], drain_s=0.3)
+    assert sent.outcomes == ["unfinished", "ok"]
+    assert (sent.records[0]["end_ns"] - sent.records[0]["sent_ns"]) / 1e9 >= 0.3
+
+
+def test_a_key_that_the_server_repeats_is_not_recorded() -> None:
+    # F82: error texts are kept, secrets in them are not.
+    key = "sk-TEST-SENTINEL"
+    with FakeTarget(lambda _: [whole(401, {"error": {"message": f"bad key {key}"}})]) as fake:
+        sent = send(fake.url, [0.0], secrets=(key,))
+    assert sent.records[0]["error"] == "HTTP 401: bad key ***"

@@ -1,0 +1,95 @@
+"""Data flows one way: nothing imports to its right, and what computes knows no input or output."""
+
+from __future__ import annotations
+
+import ast
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parent.parent
+# In the order of the flow. A package may import those before it, and itself.
+FLOW = ("trace", "record", "plan", "replay", "telemetry", "report", "compare", "experiment", "cli")
+WORLD = {"httpx", "asyncio", "typer", "rich", "time"}
+# Modules that decide or compute. A new one belongs here unless the world begins in it.
+PURE = (
+    "loadgen/content_hash.py",
+    "loadgen/durations.py",
+    "loadgen/errors.py",
+    "loadgen/percentiles.py",
+    "loadgen/plan/**/*.py",
+    "loadgen/replay/completion.py",
+    "loadgen/replay/dialects/**/*.py",
+    "loadgen/replay/exchange.py",
+    "loadgen/replay/payloads.py",
+    "loadgen/replay/record_batch.py",
+    "loadgen/replay/request_record.py",
+    "loadgen/replay/share.py",
+    "loadgen/replay/sse.py",
+    "loadgen/replay/target.py",
+    "loadgen/trace/schema.py",
+    "loadgen/trace/statistics.py",
+    "loadgen/trace/trace.py",
+    "targets/loadgen_target/policies.py",
+)
+RENDERING = {"terminal.py"}
+
+
+def imports_of(path: Path) -> set[str]:
+    found: set[str] = set()
+    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        if isinstance(node, ast.Import):
+            found.update(alias.name for alias in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            assert node.level == 0, f"{path}: relative import"
+            found.add(node.module or "")
+    return found
+
+
+def modules(*patterns: str) -> list[Path]:
+    return sorted({path for pattern in patterns for path in ROOT.glob(pattern)})
+
+
+@pytest.mark.parametrize("package", FLOW)
+def test_nothing_imports_to_its_right(package: str) -> None:
+    to_the_right = FLOW[FLOW.index(package) + 1 :]
+    for path in modules(f"loadgen/{package}/**/*.py"):
+        for name in imports_of(path):
+            parts = name.split(".")
+            assert not (parts[0] == "loadgen" and len(parts) > 1 and parts[1] in to_the_right), (
+                f"{path}: {name}"
+            )
+
+
+def test_what_stands_beside_the_packages_imports_none_of_them() -> None:
+    for path in modules("loadgen/*.py"):
+        if path.name not in ("__main__.py", "testing.py"):
+            inner = {name.split(".")[1] for name in imports_of(path) if name.startswith("loadgen.")}
+            assert not inner & set(FLOW), path
+
+
+def test_modules_that_decide_or_compute_know_no_world() -> None:
+    paths = [*modules(*PURE), *(p for p in modules("loadgen/report/**/*.py") if p.name not in RENDERING)]
+    assert len(paths) > 20
+    for path in paths:
+        world = {name.split(".")[0] for name in imports_of(path)} & WORLD
+        assert not world, f"{path} imports {sorted(world)}"
+
+
+def test_the_measuring_tool_never_imports_the_server_nor_torch() -> None:
+    for path in modules("loadgen/**/*.py"):
+        heads = {name.split(".")[0] for name in imports_of(path)}
+        assert not heads & {"torch", "loadgen_target"}, path
+
+
+def test_the_server_never_imports_the_measuring_tool() -> None:
+    for path in modules("targets/**/*.py"):
+        assert "loadgen" not in {name.split(".")[0] for name in imports_of(path)}, path
+
+
+@pytest.mark.parametrize("library", ["httpx", "httptools", "uvloop", "prometheus_client"])
+def test_each_library_stands_behind_few_modules(library: str) -> None:
+    users = [
+        path for path in modules("loadgen/**/*.py") if library in {n.split(".")[0] for n in imports_of(path)}
+    ]
+    assert len(users) <= 2, [str(path.relative_to(ROOT)) for path in users]
