@@ -8,6 +8,7 @@ import typer
 
 import loadgen
 from loadgen.cli import console
+from loadgen.cli.record import record
 from loadgen.cli.trace import trace_app
 from loadgen.errors import ExitCode, LoadgenError
 
@@ -46,6 +47,9 @@ def _options(
 
 
 app.add_typer(trace_app, name="trace")
+
+
+app.command()(record)
 
 
 def main() -> None:

@@ -1,4 +1,7 @@
-"""Moments as logs and traces write them -> integer nanoseconds, exactly: no float ever holds an epoch."""
+"""Moments as logs and traces write them -> integer nanoseconds, exactly: no float ever holds an epoch.
+
+Errors do not quote the value: a field named by mistake may hold a prompt.
+"""
 
 from __future__ import annotations
 
@@ -37,7 +40,7 @@ def number_ns(text: str, unit_ns: int) -> int:
             value = Decimal(text.strip()) * unit_ns
             return int(value)
         except (InvalidOperation, OverflowError, ValueError) as exc:
-            raise ValueError(f"{text[:40]!r} is no number") from exc
+            raise ValueError("no number") from exc
     sign, whole, fraction = plain.groups()
     value_ns = int(whole) * unit_ns
     if fraction:
@@ -69,15 +72,15 @@ def calendar_ns(text: str) -> tuple[int, int | None]:
     else:
         found = _CLF.fullmatch(text.strip())
         if found is None:
-            raise ValueError(f"{text[:40]!r} is no date and time")
+            raise ValueError("no date and time")
         day, name, year, hour, minute, second, fraction, zone = found.groups()
         if name not in _MONTHS:
-            raise ValueError(f"{name!r} is no month")
+            raise ValueError("no month of that name")
         day_number = _day_number(int(year), _MONTHS[name], int(day))
     hours, minutes, seconds = int(hour), int(minute), int(second)
     # A leap second is written as :60 and counts as the next one.
     if hours > 23 or minutes > 59 or seconds > 60:
-        raise ValueError(f"{text[:40]!r} is no time of day")
+        raise ValueError("no such time of day")
     ns = day_number * _DAY_NS + (hours * 3600 + minutes * 60 + seconds) * 10**9
     if fraction:
         ns += int(fraction[:9].ljust(9, "0"))

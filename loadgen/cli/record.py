@@ -1,0 +1,197 @@
+"""`loadgen record`: logs to a trace."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.text import Text
+
+from loadgen.cli import console
+from loadgen.cli.progress import ByteProgress
+from loadgen.cli.trace import default_output, describe, one_line, refuse_to_overwrite
+from loadgen.durations import format_duration
+from loadgen.errors import UsageError
+from loadgen.record.fidelity import Fidelity
+from loadgen.record.formats.catalog import FORMATS
+from loadgen.record.recorder import record_logs
+from loadgen.record.settings import RecordSettings
+from loadgen.trace.parquet import write_trace
+from loadgen.trace.source_stream import STDIN
+
+_FIELDS = "Fields (jsonl, csv)"
+
+
+def _field(option: str, text: str) -> typer.models.OptionInfo:
+    info: typer.models.OptionInfo = typer.Option(option, help=text, metavar="FIELD", rich_help_panel=_FIELDS)
+    return info
+
+
+def record(
+    logs: Annotated[
+        list[Path],
+        typer.Argument(
+            help="Log files in any order, plain or gz, bz2, xz, zst; - reads standard input.",
+            metavar="LOG...",
+        ),
+    ],
+    output: Annotated[
+        Path | None,
+        typer.Option("-o", "--output", help="The trace to write. Default: beside the log, .parquet."),
+    ] = None,
+    format_name: Annotated[
+        str, typer.Option("--format", help=f"Format of the logs: auto, {', '.join(FORMATS)}.")
+    ] = "auto",
+    path: Annotated[
+        list[str] | None,
+        typer.Option(help="Keep requests whose path begins so; repeatable. Default: every POST."),
+    ] = None,
+    log_format: Annotated[
+        str | None,
+        typer.Option(help="nginx: the log_format string of the server, if fields have other names."),
+    ] = None,
+    time_field: Annotated[str | None, _field("--time", "Field of the moment; meta.t_recv is nested.")] = None,
+    time_unit: Annotated[
+        str,
+        typer.Option(
+            help="Its unit: auto, s, ms, us, ns, iso, or a pattern such as '%d.%m.%Y %H:%M:%S.%f'.",
+            rich_help_panel=_FIELDS,
+        ),
+    ] = "auto",
+    zone: Annotated[
+        str | None,
+        typer.Option(
+            help="Zone of stamps that carry none: UTC, +02:00, Europe/Berlin.", rich_help_panel=_FIELDS
+        ),
+    ] = None,
+    stamp: Annotated[
+        str | None,
+        typer.Option(
+            help="What the moment marks: arrival or completion (then the duration is subtracted).",
+            rich_help_panel=_FIELDS,
+        ),
+    ] = None,
+    duration_field: Annotated[str | None, _field("--duration-field", "Field of the duration.")] = None,
+    duration_unit: Annotated[
+        str,
+        typer.Option(help="Its unit: s, ms, us, ns; auto reads it off the name.", rich_help_panel=_FIELDS),
+    ] = "auto",
+    input_tokens: Annotated[str | None, _field("--input-tokens", "Field of the prompt's tokens.")] = None,
+    input_chars: Annotated[str | None, _field("--input-chars", "Field of the prompt's characters.")] = None,
+    input_bytes: Annotated[str | None, _field("--input-bytes", "Field of the request's bytes.")] = None,
+    output_tokens: Annotated[str | None, _field("--output-tokens", "Field of the answer's tokens.")] = None,
+    output_chars: Annotated[str | None, _field("--output-chars", "Field of the answer's characters.")] = None,
+    output_bytes: Annotated[str | None, _field("--output-bytes", "Field of the answer's bytes.")] = None,
+    model_field: Annotated[str | None, _field("--model-field", "Field of the model's name.")] = None,
+    status_field: Annotated[str | None, _field("--status-field", "Field of the HTTP status.")] = None,
+    session_field: Annotated[
+        str | None, _field("--session-field", "Field of the session; only a number is kept.")
+    ] = None,
+    since: Annotated[
+        str | None, typer.Option(help="Keep arrivals from here on: 2026-10-25T09:00:00Z.")
+    ] = None,
+    until: Annotated[str | None, typer.Option(help="Keep arrivals before this moment.")] = None,
+    accept_completion_times: Annotated[
+        bool,
+        typer.Option(
+            "--accept-completion-times", help="Take completion for arrival where no duration is logged."
+        ),
+    ] = False,
+    show_lines: Annotated[
+        bool,
+        typer.Option("--show-lines", help="Show the text of malformed lines (it may hold private data)."),
+    ] = False,
+    force: Annotated[bool, typer.Option("--force", help="Replace the output if it exists.")] = False,
+    as_json: Annotated[
+        bool, typer.Option("--json", help="Print the fidelity report as JSON on standard output.")
+    ] = False,
+) -> None:
+    """Record logs as a trace: when requests arrived and how long their texts were, never the texts.
+
+    Arrival is not what most logs write: nginx stamps the end of a request, so its duration is subtracted;
+    requests are sorted after all files are read. A fidelity report tells what was found and assumed.
+    """
+    lengths = {
+        "input_tokens": input_tokens,
+        "input_chars": input_chars,
+        "input_bytes": input_bytes,
+        "output_tokens": output_tokens,
+        "output_chars": output_chars,
+        "output_bytes": output_bytes,
+    }
+    settings = RecordSettings(
+        path_prefixes=tuple(path or ()),
+        time_field=time_field,
+        time_unit=time_unit,
+        zone=zone,
+        stamp=stamp,
+        duration_field=duration_field,
+        duration_unit=duration_unit,
+        length_fields={column: name for column, name in lengths.items() if name is not None},
+        model_field=model_field,
+        status_field=status_field,
+        session_field=session_field,
+        nginx_log_format=log_format,
+        accept_completion_times=accept_completion_times,
+    )
+    if output is None and logs[0] == STDIN:
+        raise UsageError("standard input has no name for the trace", hint="give -o TRACE")
+    target = output or default_output(logs[0], ".parquet")
+    for log in logs:
+        refuse_to_overwrite(target, log, force=force)
+    with ByteProgress("reading", _total_bytes(logs)) as progress:
+        recording = record_logs(
+            logs, format_name, settings, since=since, until=until, on_bytes=progress.advance
+        )
+    write_trace(recording.trace, target)
+    _show(recording.fidelity, show_lines=show_lines)
+    console.note(f"{target}: {one_line(recording.trace)}")
+    if as_json:
+        document = describe(recording.trace, target)
+        document["fidelity"] = recording.fidelity.as_document(show_lines=show_lines)
+        console.print_json(document)
+
+
+record.__doc__ = (record.__doc__ or "") + (
+    "\n\n    Examples:\n\n"
+    "    loadgen record access.log access.log.1 access.log.2.gz --format nginx --path /v1/ -o day.parquet\n\n"
+    "    loadgen record app.jsonl --format jsonl --time meta.t_recv --input-tokens sizes.prompt "
+    "--output-tokens sizes.completion\n\n"
+    "    loadgen record export.csv --format csv --time 'Req At' --zone Europe/Berlin --input-tokens 'In Tok'"
+)
+
+
+def _total_bytes(logs: list[Path]) -> int | None:
+    try:
+        return sum(log.stat().st_size for log in logs) if STDIN not in logs else None
+    except OSError:
+        return None
+
+
+def _show(fidelity: Fidelity, *, show_lines: bool) -> None:
+    """The fidelity report, on standard error."""
+    err = console.err()
+
+    def line(name: str, text: str) -> None:
+        err.print(Text(f"{name:<14}{text}"))
+
+    line(
+        "found",
+        f"{fidelity.num_requests} requests, {fidelity.num_other} other, {fidelity.num_malformed} malformed "
+        f"in {fidelity.num_lines} lines ({fidelity.format_name})",
+    )
+    line("order", f"{fidelity.num_out_of_order} of {fidelity.num_requests} requests were out of order")
+    if fidelity.resolution_ns is not None:
+        line("resolution", format_duration(fidelity.resolution_ns / 1e9))
+    known = ", ".join(f"{column} {1 - share:.1%}" for column, share in fidelity.missing.items())
+    line("known", f"{known} of the requests")
+    for place in fidelity.malformed:
+        line("malformed", f"{place.source}:{place.line}: {place.reason}")
+        if show_lines:
+            line("", place.text)
+    for text in fidelity.assumptions:
+        line("assumed", text)
+    for text in fidelity.warnings:
+        line("warning", text)
+    line("verdict", fidelity.verdict)

@@ -1,0 +1,1 @@
+"""Log formats, one small file each."""

@@ -1,0 +1,151 @@
+"""Tables with a header line (CSV, TSV, `;`): the user says which column is which."""
+
+from __future__ import annotations
+
+import csv
+from collections.abc import Iterable, Iterator, Sequence
+
+from loadgen.errors import RecordError
+from loadgen.record.findings import Findings
+from loadgen.record.formats.log_format import StampFacts
+from loadgen.record.line_batch import LineBatch
+from loadgen.record.request_batch import RequestBatch
+from loadgen.record.row_reader import Getter, RowReader
+from loadgen.record.settings import RecordSettings
+
+_ROWS_PER_BATCH = 50_000
+_DELIMITERS = (",", ";", "\t", "|")
+
+
+class CsvFormat:
+    """Generic CSV. Quoted cells may hold line breaks; each file has its own header."""
+
+    def __init__(self, settings: RecordSettings) -> None:
+        self._columns: dict[str, int] = {}
+        self._reader = RowReader(settings, self._getter)
+        self._wanted = [
+            name
+            for name in (
+                settings.time_field,
+                settings.duration_field,
+                *settings.length_fields.values(),
+                settings.model_field,
+                settings.status_field,
+                settings.session_field,
+            )
+            if name is not None
+        ]
+
+    @staticmethod
+    def looks_like(head: Sequence[bytes]) -> bool:
+        if not head or head[0].lstrip().startswith((b"{", b"[")):
+            return False
+        header = head[0].decode("utf-8", "replace")
+        return len(next(csv.reader([header], delimiter=delimiter_of(header)), [])) > 1
+
+    def stamp_facts(self) -> StampFacts:
+        return self._reader.stamp_facts()
+
+    def read(self, batches: Iterable[LineBatch], findings: Findings) -> Iterator[RequestBatch]:
+        lines = _Lines(batches)
+        while lines.begin_file():
+            header = lines.header()
+            delimiter = delimiter_of(header)
+            rows = csv.reader(lines, delimiter=delimiter, strict=False)
+            names = [name.strip() for name in next(csv.reader([header], delimiter=delimiter), [])]
+            self._learn(names, lines.source)
+            while True:
+                first_line = lines.number + 1
+                try:
+                    row = next(rows)
+                except StopIteration:
+                    break
+                except csv.Error as exc:
+                    findings.add_malformed(lines.source, first_line, str(exc), b"")
+                    continue
+                if row:
+                    self._add(row, len(names), first_line, lines, findings)
+                if len(self._reader.rows) >= _ROWS_PER_BATCH:
+                    yield self._reader.rows.take()
+        yield self._reader.rows.take()
+        self._reader.report(findings)
+
+    def _add(self, row: list[str], width: int, first_line: int, lines: _Lines, findings: Findings) -> None:
+        try:
+            if len(row) != width:
+                raise ValueError(f"{len(row)} cells, expected {width}")
+            self._reader.add(row, f"{lines.source}:{first_line}")
+        except ValueError as exc:
+            findings.add_malformed(lines.source, first_line, str(exc), ";".join(row).encode())
+
+    def _learn(self, names: list[str], source: str) -> None:
+        """The places of the columns in this file. Raises RecordError if one that is needed is not there."""
+        self._columns.clear()
+        self._columns.update({name: place for place, name in enumerate(names)})
+        for wanted in self._wanted:
+            if wanted not in self._columns:
+                raise RecordError(
+                    f"{source}: no column {wanted!r}", hint="there are: " + ", ".join(names)[:300]
+                )
+
+    def _getter(self, name: str) -> Getter:
+        columns = self._columns
+
+        def get(row: list[str]) -> str:
+            return row[columns[name]]
+
+        return get
+
+
+class _Lines(Iterator[str]):
+    """Lines of one file after the other, as text with their line ends."""
+
+    def __init__(self, batches: Iterable[LineBatch]) -> None:
+        self._batches = iter(batches)
+        self._waiting: LineBatch | None = None
+        self._lines: list[str] = []
+        self._next = 0
+        self.number = 0
+        self.source = ""
+
+    def begin_file(self) -> bool:
+        """Go to the next file; False when there is none."""
+        batch = self._waiting or next(self._batches, None)
+        if batch is None:
+            return False
+        self._waiting = None
+        self.source, self.number = batch.source, 0
+        self._load(batch)
+        return True
+
+    def header(self) -> str:
+        """The first line that is not blank."""
+        return next((line for line in self if line.strip()), "")
+
+    def __next__(self) -> str:
+        while self._next >= len(self._lines):
+            batch = next(self._batches, None)
+            if batch is None:
+                raise StopIteration
+            if batch.is_first:
+                self._waiting = batch
+                raise StopIteration
+            self._load(batch)
+        line = self._lines[self._next]
+        self._next += 1
+        self.number += 1
+        return line
+
+    def _load(self, batch: LineBatch) -> None:
+        self._lines = batch.data.decode("utf-8", errors="replace").replace("\0", "").split("\n")
+        self._next = 0
+        last = self._lines.pop()
+        self._lines = [line + "\n" for line in self._lines]
+        if last:
+            self._lines.append(last)
+
+
+def delimiter_of(header: str) -> str:
+    """What parts the cells of a header line: the most frequent of , ; tab and | outside quotes."""
+    outside = "".join(header.split('"')[::2])
+    return max(_DELIMITERS, key=outside.count)

@@ -1,0 +1,204 @@
+"""nginx access logs in text, with a duration: arrival = $msec - $request_time.
+
+All time variables of nginx are taken when the line is written, which is at completion
+(nginx.org/en/docs/http/ngx_http_log_module.html). $request_time runs from the first byte read to then, in ms.
+$request_length is request line, headers and body; $bytes_sent is headers and body. A line of the predefined
+format "combined" has no duration, so its arrival cannot be had.
+
+Without --log-format, fields are found by the names people give them behind the combined part:
+rt=, request_time= · msec= · rl=, request_length= · bs=, bytes_sent=.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator, Sequence
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from loadgen.errors import RecordError
+from loadgen.record.decimal_columns import counts, nanoseconds
+from loadgen.record.findings import Findings
+from loadgen.record.formats.log_format import StampFacts
+from loadgen.record.formats.nginx_pattern import NginxPattern, compile_log_format
+from loadgen.record.line_batch import LineBatch
+from loadgen.record.request_batch import RequestBatch
+from loadgen.record.request_filter import RequestFilter
+from loadgen.record.settings import RecordSettings
+from loadgen.trace.moments import calendar_ns
+
+_COMBINED = (
+    '$remote_addr - $remote_user [$time_local] "$request" $status $body_bytes_sent '
+    '"$http_referer" "$http_user_agent"'
+)
+_TAIL = re.compile(
+    rb'^\S+ - .*?\[[^\]\n]+\] "(?:[^"\\\n]|\\.)*" \d{3} (?:\d+|-) '
+    rb'"(?:[^"\\\n]|\\.)*" "(?:[^"\\\n]|\\.)*"(?P<tail>.*)$'
+)
+_TOKEN = re.compile(r'(\w+)=("?)([^ "]*(?:, [^ "]*)*)\2|[^\s"]+')
+_ALIASES = {
+    "rt": "request_time",
+    "request_time": "request_time",
+    "msec": "msec",
+    "rl": "request_length",
+    "request_length": "request_length",
+    "bs": "bytes_sent",
+    "bytes_sent": "bytes_sent",
+}
+_HINT = (
+    "log the duration: append ' rt=$request_time msec=$msec rl=$request_length bs=$bytes_sent' to log_format, "
+    "or give --log-format if it is there under another name"
+)
+
+
+class NginxFormat:
+    """nginx access log lines."""
+
+    def __init__(self, settings: RecordSettings) -> None:
+        self._settings = settings
+        self._filter = RequestFilter(settings.path_prefixes)
+        self._pattern = compile_log_format(settings.nginx_log_format) if settings.nginx_log_format else None
+        self._has_msec = True
+        self._has_duration = True
+
+    @staticmethod
+    def looks_like(head: Sequence[bytes]) -> bool:
+        tails = [found["tail"] for line in head[:50] if (found := _TAIL.match(line))]
+        return any(b"rt=" in tail or b"request_time=" in tail for tail in tails)
+
+    def stamp_facts(self) -> StampFacts:
+        stamp = "$msec" if self._has_msec else "the time of the line (1 s)"
+        duration = " - $request_time" if self._has_duration else ", which is the completion"
+        return StampFacts(
+            marks="completion",
+            arrival_from=stamp + duration,
+            resolution_ns=10**6 if self._has_msec else 10**9,
+        )
+
+    def read(self, batches: Iterable[LineBatch], findings: Findings) -> Iterator[RequestBatch]:
+        findings.assume(self._filter.description)
+        for batch in batches:
+            pattern = self._pattern or self._pattern_of(batch)
+            if pattern is None:
+                self._malformed_all(batch, findings)
+                continue
+            if self._pattern is None:
+                self._pattern = pattern
+                self._check(pattern, batch.source, findings)
+            elif self._settings.nginx_log_format and batch.is_first and batch.file_index == 0:
+                self._check(pattern, batch.source, findings)
+            yield self._read_batch(batch, pattern, findings)
+
+    def _check(self, pattern: NginxPattern, source: str, findings: Findings) -> None:
+        """Refuse a kind of line from which the arrival cannot be had."""
+        self._has_msec = pattern.has("msec")
+        self._has_duration = pattern.has("request_time")
+        if not self._has_msec and not (pattern.has("time_local") or pattern.has("time_iso8601")):
+            raise RecordError(
+                f"{source}: the lines have no time ($msec, $time_local, $time_iso8601)", hint=_HINT
+            )
+        if not self._has_duration:
+            if not self._settings.accept_completion_times:
+                raise RecordError(
+                    f"{source}: the lines have no duration ($request_time), and their time is the completion: "
+                    "arrivals cannot be had",
+                    hint=_HINT,
+                )
+            findings.warn("arrivals are completion times: no duration is logged, so bursts are smeared")
+        if not self._has_msec:
+            findings.warn("no $msec in the lines: arrivals have a resolution of 1 s, so bursts are lost")
+
+    def _pattern_of(self, batch: LineBatch) -> NginxPattern | None:
+        """The pattern of the first line that is an access log line at all."""
+        for line in batch.lines():
+            found = _TAIL.match(line)
+            if found is not None:
+                return compile_log_format(
+                    _COMBINED + _format_of_tail(found["tail"].decode("utf-8", "replace"))
+                )
+        return None
+
+    def _read_batch(self, batch: LineBatch, pattern: NginxPattern, findings: Findings) -> RequestBatch:
+        data = batch.data.removesuffix(b"\n")
+        rows = pattern.regex.findall(data)
+        if len(pattern.names) == 1:
+            rows = [(value,) for value in rows]
+        names = pattern.names
+        columns: dict[str, Sequence[bytes]] = dict(zip(names, zip(*rows, strict=True), strict=True))
+        status_at = names.index("status") if "status" in names else 0
+        if not all(columns[names[status_at]]):
+            self._malformed_some(batch, columns[names[status_at]], findings)
+        endpoints = self._endpoints(columns, len(rows))
+        kept = [
+            row
+            for row, (endpoint, mark) in enumerate(zip(endpoints, columns[names[status_at]], strict=True))
+            if endpoint is not None and mark
+        ]
+        num_well_formed = len(rows) - list(columns[names[status_at]]).count(b"")
+        findings.num_other += num_well_formed - len(kept)
+        if len(kept) < len(rows):
+            columns = {name: [values[row] for row in kept] for name, values in columns.items()}
+            endpoints = [endpoints[row] for row in kept]
+        return self._requests(columns, endpoints)
+
+    def _endpoints(self, columns: dict[str, Sequence[bytes]], num_rows: int) -> list[str | None]:
+        if "request" in columns:
+            return [self._filter.endpoint(request) for request in columns["request"]]
+        paths = columns.get("request_uri") or columns.get("uri")
+        if paths is None:
+            return [""] * num_rows
+        methods = columns.get("request_method") or [b"POST"] * num_rows
+        return [
+            self._filter.endpoint(method + b" " + path) for method, path in zip(methods, paths, strict=True)
+        ]
+
+    def _requests(self, columns: dict[str, Sequence[bytes]], endpoints: Sequence[str | None]) -> RequestBatch:
+        values: dict[str, object] = {}
+        arrival_ns = self._stamps(columns)
+        if self._has_duration:
+            duration_ns = nanoseconds(columns["request_time"], 10**9)
+            arrival_ns = arrival_ns - duration_ns
+            values["duration_ns"] = pa.array(duration_ns)
+        if "request_length" in columns:
+            values["input_bytes"] = counts(columns["request_length"])
+        output = columns.get("bytes_sent") or columns.get("body_bytes_sent")
+        if output is not None:
+            values["output_bytes"] = counts(output)
+        if "status" in columns:
+            values["status"] = counts(columns["status"])
+        values["endpoint"] = [endpoint or None for endpoint in endpoints]
+        return RequestBatch(arrival_ns, values)
+
+    def _stamps(self, columns: dict[str, Sequence[bytes]]) -> npt.NDArray[np.int64]:
+        if self._has_msec:
+            return nanoseconds(columns["msec"], 10**9)
+        texts = columns.get("time_iso8601") or columns["time_local"]
+        moments = np.empty(len(texts), dtype=np.int64)
+        for row, text in enumerate(texts):
+            ns, offset_ns = calendar_ns(text.decode())
+            moments[row] = ns - (offset_ns or 0)
+        return moments
+
+    def _malformed_some(self, batch: LineBatch, marks: Sequence[bytes], findings: Findings) -> None:
+        lines = batch.lines()
+        for row, mark in enumerate(marks):
+            if not mark:
+                reason = "not a line of this log_format" if lines[row] else "an empty line"
+                findings.add_malformed(batch.source, batch.first_line + row, reason, lines[row])
+
+    def _malformed_all(self, batch: LineBatch, findings: Findings) -> None:
+        for row, line in enumerate(batch.lines()):
+            findings.add_malformed(batch.source, batch.first_line + row, "not an nginx access log line", line)
+
+
+def _format_of_tail(tail: str) -> str:
+    """The log_format of what stands behind the combined part: known keys by name, all else of any value."""
+
+    def variable(found: re.Match[str]) -> str:
+        if found[1] is None:
+            return "$upstream_other"
+        return f"{found[1]}={found[2]}${_ALIASES.get(found[1], 'upstream_other')}{found[2]}"
+
+    return _TOKEN.sub(variable, tail)

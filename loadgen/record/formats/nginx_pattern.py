@@ -1,0 +1,90 @@
+"""nginx's `log_format` string -> a regular expression over bytes that matches each of its lines."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+from loadgen.errors import UsageError
+
+# Variables that a recording reads, and the text each must have for its line to be well-formed.
+_READ = {
+    "msec": rb"\d{9,11}\.\d+",
+    "request_time": rb"\d+(?:\.\d+)?",
+    "time_local": rb"\d\d/[A-Z][a-z][a-z]/\d{4}:\d\d:\d\d:\d\d [+-]\d{4}",
+    "time_iso8601": rb"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(?:[+-]\d\d:\d\d|Z)",
+    "status": rb"\d{3}",
+    "request_length": rb"\d+|-",
+    "bytes_sent": rb"\d+|-",
+    "body_bytes_sent": rb"\d+|-",
+    "request": None,
+    "request_method": None,
+    "request_uri": None,
+    "uri": None,
+}
+_VARIABLE = re.compile(r"\$(?:\{(\w+)\}|(\w+))")
+
+
+@dataclass(frozen=True, slots=True)
+class NginxPattern:
+    """One kind of line: `regex.findall` gives a tuple for each line, the groups in the order of `names`.
+
+    A line of another kind gives a tuple of empty values, so that positions are line numbers.
+    """
+
+    regex: re.Pattern[bytes]
+    names: tuple[str, ...]
+
+    def has(self, name: str) -> bool:
+        """Whether lines carry this variable."""
+        return name in self.names
+
+
+def compile_log_format(log_format: str) -> NginxPattern:
+    """The pattern of a `log_format` string, with or without its name, quotes and semicolon.
+
+    Raises UsageError if it holds no variable.
+    """
+    text = _bare(log_format)
+    pieces = _VARIABLE.split(text)
+    if len(pieces) == 1:
+        raise UsageError(
+            f"--log-format holds no $variable: {log_format[:60]!r}",
+            hint="copy the string of the log_format directive from nginx.conf",
+        )
+    expression = re.escape(pieces[0].encode())
+    names: list[str] = []
+    for index in range(1, len(pieces), 3):
+        name = pieces[index] or pieces[index + 1]
+        before, after = pieces[index - 1], pieces[index + 2]
+        if name in _READ and name not in names:
+            names.append(name)
+            expression += b"(" + (_READ[name] or _free(name, before, after)) + b")"
+        else:
+            expression += b"(?:" + _free(name, before, after) + b")"
+        expression += re.escape(after.encode())
+    return NginxPattern(re.compile(rb"^(?:" + expression + rb"\r?$|.*$)", re.MULTILINE), tuple(names))
+
+
+def _free(name: str, before: str, after: str) -> bytes:
+    """Any value of a variable: up to the text behind it, escapes included."""
+    if before.endswith('"') and after.startswith('"'):
+        # Quotes and backslashes of the value are escaped, as \x22 or as \".
+        return rb'(?:[^"\\\n]|\\.)*'
+    if name.startswith("upstream_") or not after:
+        # Lists such as "0.010, 1.200" hold the very space that ends others.
+        return rb"[^\n]*?"
+    return rb"[^" + re.escape(after[0].encode()) + rb"\n]*"
+
+
+def _bare(log_format: str) -> str:
+    """The format itself, from a whole directive or from its pieces in quotes."""
+    text = log_format.strip().rstrip(";").strip()
+    if text.startswith("log_format"):
+        text = text.removeprefix("log_format").strip()
+        text = (
+            text.partition(" ")[2].strip().removeprefix("escape=default").removeprefix("escape=json").strip()
+        )
+    if len(text) > 1 and text[0] == text[-1] == "'":
+        text = "".join(re.findall(r"'([^']*)'", text))
+    return text

@@ -1,0 +1,70 @@
+"""How to read a log: what the user says about its fields."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from loadgen.errors import UsageError
+from loadgen.trace.moments import UNIT_NS
+from loadgen.trace.schema import LENGTH_COLUMNS
+
+
+@dataclass(frozen=True, slots=True)
+class RecordSettings:
+    """Options of a recording; the same settings over the same files give the same trace.
+
+    path_prefixes: keep requests whose path begins with one of them; none keeps every POST.
+    time_field, time_unit, zone, stamp: which field tells the moment, its unit (auto, s, ms, us, ns, iso
+    or a strptime pattern), the zone of stamps that carry none, and whether it marks arrival or completion.
+    length_fields: trace column -> field of the log. nginx_log_format: the log_format of the server.
+    accept_completion_times: take completion for arrival where no duration is logged.
+    Raises UsageError for a unit, a stamp or a column that there is not.
+    """
+
+    path_prefixes: tuple[str, ...] = ()
+    time_field: str | None = None
+    time_unit: str = "auto"
+    zone: str | None = None
+    stamp: str | None = None
+    duration_field: str | None = None
+    duration_unit: str = "auto"
+    length_fields: Mapping[str, str] = field(default_factory=dict)
+    model_field: str | None = None
+    status_field: str | None = None
+    session_field: str | None = None
+    nginx_log_format: str | None = None
+    accept_completion_times: bool = False
+
+    def __post_init__(self) -> None:
+        if self.time_unit not in ("auto", "iso", *UNIT_NS) and "%" not in self.time_unit:
+            raise UsageError(
+                f"--time-unit is {self.time_unit!r}",
+                hint="give auto, s, ms, us, ns, iso, or a pattern such as '%d.%m.%Y %H:%M:%S.%f'",
+            )
+        if self.duration_unit not in ("auto", *UNIT_NS):
+            raise UsageError(f"--duration-unit is {self.duration_unit!r}", hint="give auto, s, ms, us or ns")
+        if self.stamp not in (None, "arrival", "completion"):
+            raise UsageError(f"--stamp is {self.stamp!r}", hint="give arrival or completion")
+        unknown = set(self.length_fields) - set(LENGTH_COLUMNS)
+        if unknown:
+            raise UsageError(f"there is no length column {sorted(unknown)[0]}")
+
+    def as_document(self) -> dict[str, object]:
+        """The settings that were given, JSON-ready: what the trace's metadata keeps."""
+        document: dict[str, object] = {
+            "paths": list(self.path_prefixes),
+            "time_field": self.time_field,
+            "time_unit": self.time_unit,
+            "zone": self.zone,
+            "stamp": self.stamp,
+            "duration_field": self.duration_field,
+            "duration_unit": self.duration_unit,
+            "length_fields": dict(self.length_fields),
+            "model_field": self.model_field,
+            "status_field": self.status_field,
+            "session_field": self.session_field,
+            "nginx_log_format": self.nginx_log_format,
+            "accept_completion_times": self.accept_completion_times or None,
+        }
+        return {name: value for name, value in document.items() if value not in (None, [], {}, "auto")}
