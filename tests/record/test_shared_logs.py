@@ -1,0 +1,134 @@
+"""Sample logs with known answers: what a recording gives equals what was drawn before the logs were written."""
+
+from __future__ import annotations
+
+import csv
+import json
+from collections import defaultdict
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from loadgen.record.recorder import Recording, record_logs
+from loadgen.record.settings import RecordSettings
+
+LOGS = Path(__file__).resolve().parents[3] / "shared" / "logs"
+
+pytestmark = pytest.mark.skipif(not LOGS.is_dir(), reason="the folder of sample logs is not here")
+
+# sample -> (format, settings, input column, output column)
+CASES: dict[str, tuple[str, dict[str, Any], str, str]] = {
+    "nginx_timed": ("nginx", {"path_prefixes": ("/v1/chat",)}, "input_bytes", "output_bytes"),
+    "generic_csv": (
+        "csv",
+        {
+            "time_field": "Req At",
+            "length_fields": {"input_tokens": "In Tok", "output_tokens": "Out Tok"},
+            "duration_field": "Took (ms)",
+        },
+        "input_tokens",
+        "output_tokens",
+    ),
+    "generic_jsonl_ms": (
+        "jsonl",
+        {
+            "time_field": "meta.t_recv",
+            "length_fields": {
+                "input_tokens": "sizes.prompt.tokens",
+                "output_tokens": "sizes.completion.tokens",
+            },
+        },
+        "input_tokens",
+        "output_tokens",
+    ),
+}
+
+
+def _record(
+    sample: str, *, newest_first: bool = False, auto: bool = False
+) -> tuple[Recording, dict[str, Any]]:
+    manifest = json.loads((LOGS / sample / "manifest.json").read_text(encoding="utf-8"))
+    format_name, options, _, _ = CASES[sample]
+    paths = [LOGS / sample / name for name in manifest["files_oldest_first"]]
+    if newest_first:
+        paths.reverse()
+    return record_logs(paths, "auto" if auto else format_name, RecordSettings(**options)), manifest
+
+
+def _expected(sample: str) -> dict[tuple[int | None, int | None], list[int]]:
+    groups: dict[tuple[int | None, int | None], list[int]] = defaultdict(list)
+    with (LOGS / sample / "expected.csv").open(encoding="utf-8", newline="") as file:
+        for row in csv.DictReader(file):
+            seconds, _, fraction = row["arrival_unix_s"].partition(".")
+            key = tuple(int(row[name]) if row[name] else None for name in ("input_length", "output_length"))
+            groups[key[0], key[1]].append(int(seconds) * 10**9 + int(fraction.ljust(9, "0")))
+    return {key: sorted(moments) for key, moments in groups.items()}
+
+
+def _got(recording: Recording, sample: str) -> dict[tuple[int | None, int | None], list[int]]:
+    table = recording.trace.table
+    origin = recording.trace.metadata.origin_unix_ns
+    assert origin is not None
+    groups: dict[tuple[int | None, int | None], list[int]] = defaultdict(list)
+    columns = [table.column(name).to_pylist() for name in ("arrival_ns", *CASES[sample][2:])]
+    for arrival_ns, num_in, num_out in zip(*columns, strict=True):
+        groups[num_in, num_out].append(origin + arrival_ns)
+    return {key: sorted(moments) for key, moments in groups.items()}
+
+
+@pytest.mark.parametrize("sample", CASES)
+def test_recorded_requests_equal_the_truth(sample: str) -> None:
+    recording, manifest = _record(sample)
+    expected, got = _expected(sample), _got(recording, sample)
+    assert got.keys() == expected.keys()
+    resolution_ns = round(manifest["arrival_resolution_s"] * 1e9)
+    for lengths, moments in expected.items():
+        assert len(got[lengths]) == len(moments)
+        for wanted, found in zip(moments, got[lengths], strict=True):
+            # The manifest's rule; 2 us for stamps that the log itself holds as floats.
+            assert -2000 <= wanted - found < resolution_ns + 2000
+
+
+@pytest.mark.parametrize("sample", CASES)
+def test_counts_of_lines_equal_the_manifest(sample: str) -> None:
+    recording, manifest = _record(sample)
+    counts = manifest["counts"]
+    fidelity = recording.fidelity
+    assert fidelity.num_requests == counts["request"]
+    assert (fidelity.num_other, fidelity.num_malformed) == (counts["other"], counts["malformed"])
+
+
+@pytest.mark.parametrize("sample", CASES)
+def test_format_is_recognised(sample: str) -> None:
+    recording, _ = _record(sample, auto=True)
+    assert recording.fidelity.format_name == CASES[sample][0]
+
+
+def test_order_of_rotated_files_does_not_matter() -> None:
+    assert (
+        _record("nginx_timed")[0].trace.trace_id
+        == _record("nginx_timed", newest_first=True)[0].trace.trace_id
+    )
+
+
+def test_the_servers_log_format_string_reads_the_same_requests() -> None:
+    recording, manifest = _record("nginx_timed")
+    settings = RecordSettings(path_prefixes=("/v1/chat",), nginx_log_format=manifest["log_format"])
+    by_string = record_logs(
+        [LOGS / "nginx_timed" / name for name in manifest["files_oldest_first"]], "nginx", settings
+    )
+    assert by_string.trace.trace_id == recording.trace.trace_id
+
+
+def test_no_user_address_or_text_of_the_log_reaches_the_trace(tmp_path: Path) -> None:
+    from loadgen.trace.parquet import write_trace
+
+    for sample in CASES:
+        recording, _ = _record(sample)
+        write_trace(recording.trace, tmp_path / "trace.parquet")
+        written = (tmp_path / "trace.parquet").read_bytes()
+        dump = json.dumps(recording.trace.table.to_pylist()) + str(recording.trace.metadata)
+        for secret in ("192.0.2.", "203.0.113.", "demo-client", "Gemüse", "harbor"):
+            assert secret not in dump
+            assert secret.encode() not in written
