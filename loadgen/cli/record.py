@@ -181,7 +181,7 @@ def _show(fidelity: Fidelity, *, show_lines: bool) -> None:
         f"{fidelity.num_requests} requests, {fidelity.num_other} other, {fidelity.num_malformed} malformed "
         f"in {fidelity.num_lines} lines ({fidelity.format_name})",
     )
-    line("order", f"{fidelity.num_out_of_order} of {fidelity.num_requests} requests were out of order")
+    line("order", f"{fidelity.num_out_of_order} of {fidelity.num_requests} requests stood behind a later arrival; sorted")
     if fidelity.resolution_ns is not None:
         line("resolution", format_duration(fidelity.resolution_ns / 1e9))
     known = ", ".join(f"{column} {1 - share:.1%}" for column, share in fidelity.missing.items())

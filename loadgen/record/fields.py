@@ -15,7 +15,7 @@ _UNIT_OF = {"sec": "s", "secs": "s", "seconds": "s", "millis": "ms", "micros": "
 
 def count_or_none(value: object) -> int | None:
     """A whole number, 0 or more, also in quotes; None for null and an empty cell. Raises ValueError."""
-    if value is None or value == "":
+    if value is None:
         return None
     if isinstance(value, bool):
         raise ValueError("a length is true or false")

@@ -76,7 +76,7 @@ class RowReader:
             if duration_ns is None:
                 raise ValueError("the duration is missing, so the arrival cannot be had")
             moment_ns -= duration_ns
-        values = tuple(convert(get(row)) for get, convert in self._others)
+        values = [convert(get(row)) for get, convert in self._others]
         self.rows.add(moment_ns, (duration_ns, *values))
 
     def report(self, findings: Findings) -> None:

@@ -28,6 +28,9 @@ class StampReader:
         self._naive_place: str | None = None
         self._aware_place: str | None = None
         self.guessed_unit: str | None = None
+        # Whole numbers from lowest to below 1000 times it are epochs of the unit seen.
+        self._lowest = 0
+        self._scale_ns = 0
 
     def unix_ns(self, value: object, place: str) -> int:
         """Unix ns of one stamp; `place` is where it stands, for errors.
@@ -35,6 +38,8 @@ class StampReader:
         Raises ValueError if the value is no stamp (the line is malformed), RecordError if the log as a
         whole cannot be read like this: no unit, no zone, or some stamps with a zone and some without.
         """
+        if type(value) is int and self._scale_ns and self._lowest <= value < self._lowest * 1000:
+            return value * self._scale_ns
         if isinstance(value, bool) or not isinstance(value, int | float | str):
             raise ValueError(f"the time is {_kind(value)}")
         text = str(value).strip()
@@ -89,6 +94,8 @@ class StampReader:
                     hint="give --time-unit s, ms, us or ns",
                 )
             self.guessed_unit = seen
+            self._scale_ns = UNIT_NS[seen]
+            self._lowest = 10**17 // self._scale_ns
         elif seen != self.guessed_unit:
             raise ValueError(f"the time {text[:40]} is no epoch in {self.guessed_unit}, as those before")
         return number_ns(text, UNIT_NS[self.guessed_unit])

@@ -47,6 +47,7 @@ _ALIASES = {
     "bs": "bytes_sent",
     "bytes_sent": "bytes_sent",
 }
+_MAY_BE_EMPTY = ("request", "request_method", "request_uri", "uri")
 _HINT = (
     "log the duration: append ' rt=$request_time msec=$msec rl=$request_length bs=$bytes_sent' to log_format, "
     "or give --log-format if it is there under another name"
@@ -127,16 +128,17 @@ class NginxFormat:
             rows = [(value,) for value in rows]
         names = pattern.names
         columns: dict[str, Sequence[bytes]] = dict(zip(names, zip(*rows, strict=True), strict=True))
-        status_at = names.index("status") if "status" in names else 0
-        if not all(columns[names[status_at]]):
-            self._malformed_some(batch, columns[names[status_at]], findings)
+        # A value that no well-formed line lacks: the line is malformed where it is empty.
+        marks = columns[next(name for name in names if name not in _MAY_BE_EMPTY)]
+        if not all(marks):
+            self._malformed_some(batch, marks, findings)
         endpoints = self._endpoints(columns, len(rows))
         kept = [
             row
-            for row, (endpoint, mark) in enumerate(zip(endpoints, columns[names[status_at]], strict=True))
+            for row, (endpoint, mark) in enumerate(zip(endpoints, marks, strict=True))
             if endpoint is not None and mark
         ]
-        num_well_formed = len(rows) - list(columns[names[status_at]]).count(b"")
+        num_well_formed = len(rows) - list(marks).count(b"")
         findings.num_other += num_well_formed - len(kept)
         if len(kept) < len(rows):
             columns = {name: [values[row] for row in kept] for name, values in columns.items()}
