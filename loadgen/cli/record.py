@@ -49,7 +49,7 @@ def record(
     ] = None,
     log_format: Annotated[
         str | None,
-        typer.Option(help="nginx: the log_format string of the server, if fields have other names."),
+        typer.Option(help="nginx, apache: the format string of the server, if fields have other names."),
     ] = None,
     time_field: Annotated[str | None, _field("--time", "Field of the moment; meta.t_recv is nested.")] = None,
     time_unit: Annotated[
@@ -132,7 +132,7 @@ def record(
         model_field=model_field,
         status_field=status_field,
         session_field=session_field,
-        nginx_log_format=log_format,
+        log_format=log_format,
         accept_completion_times=accept_completion_times,
     )
     if output is None and logs[0] == STDIN:
@@ -181,7 +181,10 @@ def _show(fidelity: Fidelity, *, show_lines: bool) -> None:
         f"{fidelity.num_requests} requests, {fidelity.num_other} other, {fidelity.num_malformed} malformed "
         f"in {fidelity.num_lines} lines ({fidelity.format_name})",
     )
-    line("order", f"{fidelity.num_out_of_order} of {fidelity.num_requests} requests stood behind a later arrival; sorted")
+    line(
+        "order",
+        f"{fidelity.num_out_of_order} of {fidelity.num_requests} requests stood behind a later arrival; sorted",
+    )
     if fidelity.resolution_ns is not None:
         line("resolution", format_duration(fidelity.resolution_ns / 1e9))
     known = ", ".join(f"{column} {1 - share:.1%}" for column, share in fidelity.missing.items())

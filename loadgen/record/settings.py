@@ -17,7 +17,7 @@ class RecordSettings:
     path_prefixes: keep requests whose path begins with one of them; none keeps every POST.
     time_field, time_unit, zone, stamp: which field tells the moment, its unit (auto, s, ms, us, ns, iso
     or a strptime pattern), the zone of stamps that carry none, and whether it marks arrival or completion.
-    length_fields: trace column -> field of the log. nginx_log_format: the log_format of the server.
+    length_fields: trace column -> field of the log. log_format: the format string of the server (nginx, Apache).
     accept_completion_times: take completion for arrival where no duration is logged.
     Raises UsageError for a unit, a stamp or a column that there is not.
     """
@@ -33,7 +33,7 @@ class RecordSettings:
     model_field: str | None = None
     status_field: str | None = None
     session_field: str | None = None
-    nginx_log_format: str | None = None
+    log_format: str | None = None
     accept_completion_times: bool = False
 
     def __post_init__(self) -> None:
@@ -64,7 +64,7 @@ class RecordSettings:
             "model_field": self.model_field,
             "status_field": self.status_field,
             "session_field": self.session_field,
-            "nginx_log_format": self.nginx_log_format,
+            "log_format": self.log_format,
             "accept_completion_times": self.accept_completion_times or None,
         }
         return {name: value for name, value in document.items() if value not in (None, [], {}, "auto")}

@@ -96,14 +96,14 @@ def test_every_post_is_kept_by_default_and_others_are_counted(tmp_path: Path) ->
 )
 def test_log_format_string_of_the_server_is_understood(tmp_path: Path, log_format: str) -> None:
     line = '192.0.2.7 [2026-10-25T02:00:01+01:00] POST "/v1/chat?x=1" 200 1792890001.204 1.503 911 1077'
-    trace = record_lines(tmp_path, [line], nginx_log_format=log_format).trace
+    trace = record_lines(tmp_path, [line], log_format=log_format).trace
     assert trace.metadata.origin_unix_ns == 1_792_889_999_701_000_000
     assert trace.table.column("endpoint").to_pylist() == ["/v1/chat"]
 
 
 def test_log_format_without_a_variable_is_refused(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match=r"no \$variable"):
-        record_lines(tmp_path, [GOOD], nginx_log_format="combined")
+        record_lines(tmp_path, [GOOD], log_format="combined")
 
 
 def test_crlf_line_ends_are_fine(tmp_path: Path) -> None:

@@ -20,6 +20,15 @@ pytestmark = pytest.mark.skipif(not LOGS.is_dir(), reason="the folder of sample 
 # sample -> (format, settings, input column, output column)
 CASES: dict[str, tuple[str, dict[str, Any], str, str]] = {
     "nginx_timed": ("nginx", {"path_prefixes": ("/v1/chat",)}, "input_bytes", "output_bytes"),
+    "nginx_json": ("nginx-json", {"path_prefixes": ("/v1/chat",)}, "input_bytes", "output_bytes"),
+    "apache_combinedio": ("apache", {"path_prefixes": ("/v1/chat",)}, "input_bytes", "output_bytes"),
+    "envoy_text": ("envoy", {"path_prefixes": ("/v1/chat",)}, "input_bytes", "output_bytes"),
+    "istio_json": ("istio", {"path_prefixes": ("/v1/chat",)}, "input_bytes", "output_bytes"),
+    "caddy_json": ("caddy", {}, "input_bytes", "output_bytes"),
+    "traefik_json": ("traefik", {}, "input_bytes", "output_bytes"),
+    "litellm_jsonl": ("litellm", {}, "input_tokens", "output_tokens"),
+    "helicone_jsonl": ("helicone", {}, "input_tokens", "output_tokens"),
+    "langfuse_jsonl": ("langfuse", {}, "input_tokens", "output_tokens"),
     "generic_csv": (
         "csv",
         {
@@ -62,6 +71,9 @@ def _expected(sample: str) -> dict[tuple[int | None, int | None], list[int]]:
         for row in csv.DictReader(file):
             seconds, _, fraction = row["arrival_unix_s"].partition(".")
             key = tuple(int(row[name]) if row[name] else None for name in ("input_length", "output_length"))
+            if sample == "litellm_jsonl":
+                # It writes 0 where a request failed; here that is "not known".
+                key = tuple(length or None for length in key)
             groups[key[0], key[1]].append(int(seconds) * 10**9 + int(fraction.ljust(9, "0")))
     return {key: sorted(moments) for key, moments in groups.items()}
 
@@ -99,7 +111,9 @@ def test_counts_of_lines_equal_the_manifest(sample: str) -> None:
     assert (fidelity.num_other, fidelity.num_malformed) == (counts["other"], counts["malformed"])
 
 
-@pytest.mark.parametrize("sample", CASES)
+@pytest.mark.parametrize(
+    "sample", [sample for sample in CASES if not sample.startswith(("generic", "apache"))]
+)
 def test_format_is_recognised(sample: str) -> None:
     recording, _ = _record(sample, auto=True)
     assert recording.fidelity.format_name == CASES[sample][0]
@@ -114,7 +128,7 @@ def test_order_of_rotated_files_does_not_matter() -> None:
 
 def test_the_servers_log_format_string_reads_the_same_requests() -> None:
     recording, manifest = _record("nginx_timed")
-    settings = RecordSettings(path_prefixes=("/v1/chat",), nginx_log_format=manifest["log_format"])
+    settings = RecordSettings(path_prefixes=("/v1/chat",), log_format=manifest["log_format"])
     by_string = record_logs(
         [LOGS / "nginx_timed" / name for name in manifest["files_oldest_first"]], "nginx", settings
     )

@@ -2,15 +2,27 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from typing import Protocol
 
 from loadgen.errors import RecordError, UsageError
+from loadgen.record.formats.apache import ApacheFormat
+from loadgen.record.formats.caddy import CaddyFormat
 from loadgen.record.formats.csv import CsvFormat
+from loadgen.record.formats.envoy import EnvoyFormat
+from loadgen.record.formats.helicone import HeliconeFormat
+from loadgen.record.formats.istio import IstioFormat
 from loadgen.record.formats.jsonl import JsonlFormat
+from loadgen.record.formats.langfuse import LangfuseFormat
+from loadgen.record.formats.litellm import LitellmFormat
 from loadgen.record.formats.log_format import LogFormat
 from loadgen.record.formats.nginx import NginxFormat
+from loadgen.record.formats.nginx_json import NginxJsonFormat
+from loadgen.record.formats.traefik import TraefikFormat
 from loadgen.record.settings import RecordSettings
+
+_COMMON_LOOK = re.compile(rb'\S+ \S+ .*?\[\d\d/[A-Z][a-z][a-z]/\d{4}:[^\]]+\] "')
 
 
 class _Maker(Protocol):
@@ -27,6 +39,15 @@ class _Maker(Protocol):
 # In the order in which `auto` tries them: the more particular first.
 FORMATS: Mapping[str, _Maker] = {
     "nginx": NginxFormat,
+    "nginx-json": NginxJsonFormat,
+    "apache": ApacheFormat,
+    "envoy": EnvoyFormat,
+    "istio": IstioFormat,
+    "caddy": CaddyFormat,
+    "traefik": TraefikFormat,
+    "litellm": LitellmFormat,
+    "helicone": HeliconeFormat,
+    "langfuse": LangfuseFormat,
     "jsonl": JsonlFormat,
     "csv": CsvFormat,
 }
@@ -48,6 +69,11 @@ def _recognised(head: Sequence[bytes]) -> str:
     for name, maker in FORMATS.items():
         if maker.looks_like(head):
             return name
+    if any(_COMMON_LOOK.match(line) for line in head[:20]):
+        raise RecordError(
+            "the lines look like those of nginx and of Apache alike, whose stamps mean different moments",
+            hint="say which it is: --format nginx (stamp = completion) or --format apache (stamp = arrival)",
+        )
     raise RecordError(
         "the format of the log is not recognised",
         hint=f"say it with --format: {', '.join(FORMATS)}",

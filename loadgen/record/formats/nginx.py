@@ -14,11 +14,10 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator, Sequence
 
-import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 
 from loadgen.errors import RecordError
+from loadgen.record.access_lines import read_access_lines
 from loadgen.record.decimal_columns import counts, nanoseconds
 from loadgen.record.findings import Findings
 from loadgen.record.formats.log_format import StampFacts
@@ -27,7 +26,6 @@ from loadgen.record.line_batch import LineBatch
 from loadgen.record.request_batch import RequestBatch
 from loadgen.record.request_filter import RequestFilter
 from loadgen.record.settings import RecordSettings
-from loadgen.trace.moments import calendar_ns
 
 _COMBINED = (
     '$remote_addr - $remote_user [$time_local] "$request" $status $body_bytes_sent '
@@ -47,7 +45,11 @@ _ALIASES = {
     "bs": "bytes_sent",
     "bytes_sent": "bytes_sent",
 }
-_MAY_BE_EMPTY = ("request", "request_method", "request_uri", "uri")
+_LENGTHS = {
+    "input_bytes": ("request_length",),
+    "output_bytes": ("bytes_sent", "body_bytes_sent"),
+    "status": ("status",),
+}
 _HINT = (
     "log the duration: append ' rt=$request_time msec=$msec rl=$request_length bs=$bytes_sent' to log_format, "
     "or give --log-format if it is there under another name"
@@ -60,7 +62,7 @@ class NginxFormat:
     def __init__(self, settings: RecordSettings) -> None:
         self._settings = settings
         self._filter = RequestFilter(settings.path_prefixes)
-        self._pattern = compile_log_format(settings.nginx_log_format) if settings.nginx_log_format else None
+        self._pattern = compile_log_format(settings.log_format) if settings.log_format else None
         self._has_msec = True
         self._has_duration = True
 
@@ -88,7 +90,7 @@ class NginxFormat:
             if self._pattern is None:
                 self._pattern = pattern
                 self._check(pattern, batch.source, findings)
-            elif self._settings.nginx_log_format and batch.is_first and batch.file_index == 0:
+            elif self._settings.log_format and batch.is_first and batch.file_index == 0:
                 self._check(pattern, batch.source, findings)
             yield self._read_batch(batch, pattern, findings)
 
@@ -122,73 +124,27 @@ class NginxFormat:
         return None
 
     def _read_batch(self, batch: LineBatch, pattern: NginxPattern, findings: Findings) -> RequestBatch:
-        data = batch.data.removesuffix(b"\n")
-        rows = pattern.regex.findall(data)
-        if len(pattern.names) == 1:
-            rows = [(value,) for value in rows]
-        names = pattern.names
-        columns: dict[str, Sequence[bytes]] = dict(zip(names, zip(*rows, strict=True), strict=True))
-        # A value that no well-formed line lacks: the line is malformed where it is empty.
-        marks = columns[next(name for name in names if name not in _MAY_BE_EMPTY)]
-        if not all(marks):
-            self._malformed_some(batch, marks, findings)
-        endpoints = self._endpoints(columns, len(rows))
-        kept = [
-            row
-            for row, (endpoint, mark) in enumerate(zip(endpoints, marks, strict=True))
-            if endpoint is not None and mark
-        ]
-        num_well_formed = len(rows) - list(marks).count(b"")
-        findings.num_other += num_well_formed - len(kept)
-        if len(kept) < len(rows):
-            columns = {name: [values[row] for row in kept] for name, values in columns.items()}
-            endpoints = [endpoints[row] for row in kept]
-        return self._requests(columns, endpoints)
-
-    def _endpoints(self, columns: dict[str, Sequence[bytes]], num_rows: int) -> list[str | None]:
-        if "request" in columns:
-            return [self._filter.endpoint(request) for request in columns["request"]]
-        paths = columns.get("request_uri") or columns.get("uri")
-        if paths is None:
-            return [""] * num_rows
-        methods = columns.get("request_method") or [b"POST"] * num_rows
-        return [
-            self._filter.endpoint(method + b" " + path) for method, path in zip(methods, paths, strict=True)
-        ]
-
-    def _requests(self, columns: dict[str, Sequence[bytes]], endpoints: Sequence[str | None]) -> RequestBatch:
-        values: dict[str, object] = {}
-        arrival_ns = self._stamps(columns)
-        if self._has_duration:
-            duration_ns = nanoseconds(columns["request_time"], 10**9)
-            arrival_ns = arrival_ns - duration_ns
-            values["duration_ns"] = pa.array(duration_ns)
-        if "request_length" in columns:
-            values["input_bytes"] = counts(columns["request_length"])
-        output = columns.get("bytes_sent") or columns.get("body_bytes_sent")
-        if output is not None:
-            values["output_bytes"] = counts(output)
-        if "status" in columns:
-            values["status"] = counts(columns["status"])
-        values["endpoint"] = [endpoint or None for endpoint in endpoints]
+        lines = read_access_lines(batch, pattern, self._filter, findings)
+        columns = lines.values
+        values: dict[str, object] = {"endpoint": lines.endpoints}
+        try:
+            if self._has_msec:
+                arrival_ns = nanoseconds(columns["msec"], 10**9)
+            else:
+                arrival_ns = lines.moments_ns("time_iso8601" if pattern.has("time_iso8601") else "time_local")
+            if self._has_duration:
+                duration_ns = nanoseconds(columns["request_time"], 10**9)
+                arrival_ns = arrival_ns - duration_ns
+                values["duration_ns"] = pa.array(duration_ns)
+            for column, names in _LENGTHS.items():
+                name = next((name for name in names if pattern.has(name)), None)
+                if name is not None:
+                    values[column] = counts(columns[name])
+        except ValueError as exc:
+            raise RecordError(
+                f"{batch.source}: from line {batch.first_line} on: {exc}", hint="is --log-format right?"
+            ) from exc
         return RequestBatch(arrival_ns, values)
-
-    def _stamps(self, columns: dict[str, Sequence[bytes]]) -> npt.NDArray[np.int64]:
-        if self._has_msec:
-            return nanoseconds(columns["msec"], 10**9)
-        texts = columns.get("time_iso8601") or columns["time_local"]
-        moments = np.empty(len(texts), dtype=np.int64)
-        for row, text in enumerate(texts):
-            ns, offset_ns = calendar_ns(text.decode())
-            moments[row] = ns - (offset_ns or 0)
-        return moments
-
-    def _malformed_some(self, batch: LineBatch, marks: Sequence[bytes], findings: Findings) -> None:
-        lines = batch.lines()
-        for row, mark in enumerate(marks):
-            if not mark:
-                reason = "not a line of this log_format" if lines[row] else "an empty line"
-                findings.add_malformed(batch.source, batch.first_line + row, reason, lines[row])
 
     def _malformed_all(self, batch: LineBatch, findings: Findings) -> None:
         for row, line in enumerate(batch.lines()):
