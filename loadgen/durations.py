@@ -70,6 +70,8 @@ def format_duration(duration_s: float) -> str:
     """A duration for people: `12.3 ms`, `4.56 s`, `5 min 3 s`, `1 h 2 min`."""
     if duration_s < 0:
         return "-" + format_duration(-duration_s)
+    if duration_s == 0:
+        return "0 s"
     if duration_s < 1e-3:
         return f"{duration_s * 1e6:.0f} us"
     if duration_s < 1:

@@ -8,7 +8,9 @@ import typer
 
 import loadgen
 from loadgen.cli import console
+from loadgen.cli.plan import plan
 from loadgen.cli.record import record
+from loadgen.cli.serve import serve
 from loadgen.cli.trace import trace_app
 from loadgen.errors import ExitCode, LoadgenError
 
@@ -50,6 +52,10 @@ app.add_typer(trace_app, name="trace")
 
 
 app.command()(record)
+app.command(epilog="Example: loadgen plan production.parquet --busiest 5m --inject-peak")(plan)
+app.command(
+    add_help_option=False, context_settings={"allow_extra_args": True, "ignore_unknown_options": True}
+)(serve)
 
 
 def main() -> None:

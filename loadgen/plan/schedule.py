@@ -117,7 +117,7 @@ def read_schedule(path: Path) -> Schedule:
     header = json.loads(raw)
     if header["format_version"] > FORMAT_VERSION:
         raise ScheduleError(
-            f"{path}: schedule format {header['format_version']} is newer than {FORMAT_VERSION}, the last known here",
+            f"{path}: schedule format {header['format_version']} is newer than {FORMAT_VERSION}, the last known",
             hint="install a newer loadgen",
         )
     return Schedule(

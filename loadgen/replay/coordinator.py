@@ -56,14 +56,14 @@ class Ending:
 
 async def run_workers(
     tasks: Sequence[WorkerTask],
-    on_start: Callable[[int], None],
+    on_start: Callable[[int, int], None],
     on_progress: Callable[[Progress], None],
     probes: Sequence[Probe] = (),
 ) -> Ending:
     """Run all tasks to their end, with one agreed start.
 
-    on_start(unix_ns of the start) is called just before it. The first SIGINT or SIGTERM ends the run early and
-    keeps everything; a second one leaves at once (KeyboardInterrupt), with what the journal has.
+    on_start(unix ns, monotonic ns of the start) is called just before it. The first SIGINT or SIGTERM ends the
+    run early and keeps everything; a second one leaves at once (KeyboardInterrupt), with what the journal has.
     Raises RunError if a worker dies before the start.
     """
     crew = _Crew(tasks, on_progress)
@@ -71,7 +71,7 @@ async def run_workers(
         try:
             await crew.ready()
             clock, start_unix_ns = clock_starting_in(_START_IN_S)
-            on_start(start_unix_ns)
+            on_start(start_unix_ns, clock.start_monotonic_ns)
             crew.tell(Start(clock.start_monotonic_ns))
             sampling = [asyncio.create_task(probe.sample_forever(clock)) for probe in probes]
             await crew.done()

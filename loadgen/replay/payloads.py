@@ -42,7 +42,8 @@ class Payloads:
         self._asking = asking
         self._head = target.request_head(dialect.path)
         self._num_requests = share.num_rows
-        self._share = share
+        self._input_chars: list[int] = prompts.lengths_chars(share).tolist()
+        self._blocks = share.column("prefix_blocks")
         self._trace_row: list[int] = share.column("trace_row").to_pylist()
         self._copy: list[int] = share.column("copy").to_pylist()
         self._output_tokens = _answer_limits(share)
@@ -72,7 +73,11 @@ class Payloads:
         index = self._next_built
         ask = Ask(
             model=self._asking.model,
-            prompt=self._prompts.prompt(self._share, index),
+            prompt=self._prompts.text(
+                (self._trace_row[index] << 16) + self._copy[index],
+                self._input_chars[index],
+                self._blocks[index].as_py() or (),
+            ),
             output_tokens=self._output_tokens[index],
             stream=self._stream[index],
             force_length=self._asking.force_length,

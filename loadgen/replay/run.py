@@ -8,7 +8,7 @@ import platform
 import shutil
 import sys
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -54,7 +54,6 @@ class Run:
 
 def execute(
     run: Run,
-    on_folder: Callable[[RunFolder], None],
     on_progress: Callable[[Progress], None],
     probes: Sequence[Probe] = (),
 ) -> tuple[RunFolder, Ending]:
@@ -67,21 +66,20 @@ def execute(
     facts = _facts(run, folder, started)
     folder.write_schedule(run.schedule)
     folder.write_facts(facts)
-    on_folder(folder)
     tasks = [
         WorkerTask(
             worker=worker,
             share=share_of(run.schedule.table, worker, run.num_workers),
             settings=run.settings,
-            asking=run.asking,
+            asking=replace(run.asking, run_id=folder.path.name),
             prompts=run.prompts,
             journal_path=folder.journal_path(worker),
         )
         for worker in range(min(run.num_workers, run.schedule.num_requests))
     ]
 
-    def on_start(start_unix_ns: int) -> None:
-        facts["started_unix_ns"] = start_unix_ns
+    def on_start(start_unix_ns: int, start_monotonic_ns: int) -> None:
+        facts.update(started_unix_ns=start_unix_ns, start_monotonic_ns=start_monotonic_ns)
         folder.write_facts(facts)
 
     try:
@@ -133,6 +131,7 @@ def _facts(run: Run, folder: RunFolder, started: datetime) -> dict[str, Any]:
         "exit_reason": None,
         "started_utc": started.isoformat(timespec="seconds"),
         "started_unix_ns": None,
+        "start_monotonic_ns": None,
         "ended_utc": None,
         "run_end_ns": None,
         "command": list(run.command),

@@ -21,9 +21,7 @@ def parse_headers(texts: Sequence[str], api_key: str | None) -> tuple[tuple[str,
     """
     headers: list[tuple[str, str]] = []
     for text in texts:
-        name, separator, value = (
-            text.partition(":") if ":" in text.split("=", 1)[0] else text.partition("=")
-        )
+        name, separator, value = text.partition(":") if ":" in text.split("=", 1)[0] else text.partition("=")
         name, value = name.strip(), value.strip()
         if not separator or not _TOKEN_CHARS.match(name) or "\n" in value or "\r" in value:
             raise UsageError(
@@ -32,7 +30,9 @@ def parse_headers(texts: Sequence[str], api_key: str | None) -> tuple[tuple[str,
         headers.append((name, value))
     if api_key is not None:
         if not api_key.isprintable() or not api_key.isascii():
-            raise UsageError("the API key holds characters that no header can carry", hint="check for a line break")
+            raise UsageError(
+                "the API key holds characters that no header can carry", hint="check for a line break"
+            )
         headers.append(("Authorization", f"Bearer {api_key}"))
     return tuple(headers)
 

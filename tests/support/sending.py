@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import uvloop
-from loadgen.plan.prompts import PromptMaker
 
+from loadgen.plan.prompts import PromptMaker
 from loadgen.plan.schedule import SCHEMA
 from loadgen.replay.clock import clock_starting_in
 from loadgen.replay.dialects import dialect_named

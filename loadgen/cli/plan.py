@@ -1,0 +1,124 @@
+"""`loadgen plan`: what a replay would send; sends nothing."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from loadgen.cli import console
+from loadgen.cli import shape_options as options
+from loadgen.durations import format_duration
+from loadgen.plan.planner import plan as plan_schedule
+from loadgen.plan.schedule import Schedule, write_schedule
+from loadgen.plan.summary import ScheduleSummary, rate_curve, summarise
+from loadgen.trace.parquet import read_trace
+
+_BARS, _ASCII_BARS = " ▁▂▃▄▅▆▇█", " .:-=+*%#"
+_CURVE_CHARS = 72
+
+
+def plan(
+    trace: Annotated[Path, typer.Argument(help="A trace (Parquet, made by loadgen).", metavar="TRACE")],
+    start: options.Start = None,
+    duration: options.Duration = None,
+    busiest: options.Busiest = None,
+    speedup: options.Speedup = 1.0,
+    inject_peak: options.InjectPeak = False,
+    peak_factor: options.PeakFactor = 2.0,
+    peak_width: options.PeakWidth = "1s",
+    peak_at: options.PeakAt = None,
+    peak_count: options.PeakCount = 1,
+    inject_burst: options.InjectBurst = None,
+    burst_width: options.BurstWidth = "30ms",
+    burst_at: options.BurstAt = None,
+    burst_every: options.BurstEvery = None,
+    scale_input: options.ScaleInput = 1.0,
+    scale_output: options.ScaleOutput = 1.0,
+    max_input: options.MaxInput = None,
+    max_output: options.MaxOutput = None,
+    seed: options.Seed = 0,
+    output: Annotated[
+        Path | None, typer.Option("-o", "--output", help="Write the schedule here (Parquet) as well.")
+    ] = None,
+    as_json: Annotated[
+        bool, typer.Option("--json", help="Print the figures as JSON on standard output.")
+    ] = False,
+) -> None:
+    """Show what a replay with the same options would send: counts, rates, windows, a curve. Sends nothing."""
+    shape = options.shape_from(
+        start=start,
+        duration=duration,
+        busiest=busiest,
+        speedup=speedup,
+        inject_peak=inject_peak,
+        peak_factor=peak_factor,
+        peak_width=peak_width,
+        peak_at=peak_at,
+        peak_count=peak_count,
+        inject_burst=inject_burst,
+        burst_width=burst_width,
+        burst_at=burst_at,
+        burst_every=burst_every,
+        scale_input=scale_input,
+        scale_output=scale_output,
+        max_input=max_input,
+        max_output=max_output,
+        seed=seed,
+    )
+    schedule = plan_schedule(read_trace(trace), shape)
+    if output is not None:
+        write_schedule(schedule, output)
+    summary = summarise(schedule)
+    if as_json:
+        console.print_json({"trace": trace.name, **asdict(summary)})
+    else:
+        show_plan(console.out(), schedule, summary, title=trace.name)
+
+
+def show_plan(out: Console, schedule: Schedule, summary: ScheduleSummary, *, title: str) -> None:
+    """The figures and the curve, 80 columns wide."""
+    out.print(
+        Text(
+            f"{title}: {summary.requests} requests ({summary.injected} injected) over "
+            f"{format_duration(summary.duration_s)}, {summary.rate_per_s:.2f}/s on average; "
+            f"highest second {summary.peak_1s_fixed} fixed, {summary.peak_1s_sliding} sliding"
+        )
+    )
+    if summary.input_tokens is not None:
+        answers = "unknown" if summary.output_tokens is None else f"{summary.output_tokens:,}"
+        out.print(Text(f"tokens: {summary.input_tokens:,} in, {answers} out"))
+    table = Table(box=None, padding=(0, 2, 0, 0), header_style="bold")
+    table.add_column("window")
+    for heading in ("from", "lasts", "requests", "injected", "rate /s"):
+        table.add_column(heading, justify="right")
+    for window in summary.windows:
+        table.add_row(
+            window.label,
+            format_duration(window.start_s),
+            format_duration(window.duration_s),
+            str(window.requests),
+            str(window.injected),
+            f"{window.rate_per_s:.2f}",
+        )
+    out.print(table)
+    for line in curve_lines(schedule, ascii_only=not out.encoding.lower().startswith("utf")):
+        out.print(Text(line))
+
+
+def curve_lines(schedule: Schedule, *, ascii_only: bool) -> list[str]:
+    """The rate over time as bars, with injections marked below."""
+    counts, labels, bin_s = rate_curve(schedule, _CURVE_CHARS)
+    highest = max(counts)
+    bars = _ASCII_BARS if ascii_only else _BARS
+    steps = len(bars) - 1
+    # A bin with any request shows at least the lowest bar.
+    curve = "".join(bars[-(-count * steps // highest)] for count in counts)
+    marks = "".join("^" if label.startswith(("peak", "burst")) else " " for label in labels).rstrip()
+    lines = [f"requests per {format_duration(bin_s)} (highest {highest}):", "  " + curve]
+    return [*lines, "  " + marks, "  ^ injected"] if marks else lines

@@ -1,0 +1,251 @@
+"""`loadgen replay`: fire a trace at a target, in open loop, and keep what happened."""
+
+from __future__ import annotations
+
+import signal
+import sys
+from contextlib import nullcontext
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from loadgen.cli import console
+from loadgen.cli import shape_options as options
+from loadgen.cli.live import LiveDisplay
+from loadgen.cli.plan import show_plan
+from loadgen.cli.report import MaxErrorRate, MaxLateness, Slo, show_report
+from loadgen.durations import parse_duration_s
+from loadgen.errors import UsageError
+from loadgen.plan.planner import plan
+from loadgen.plan.prompts import CHARS_PER_TOKEN, PromptMaker
+from loadgen.plan.schedule import Schedule
+from loadgen.plan.summary import summarise
+from loadgen.replay.dialects import dialect_named
+from loadgen.replay.payloads import Asking
+from loadgen.replay.reach import reach
+from loadgen.replay.run import Run, execute
+from loadgen.replay.run_folder import RunFolder
+from loadgen.replay.secrets import parse_headers, read_key_file, redacted_command, secrets_in
+from loadgen.replay.served_target import served_target
+from loadgen.replay.target import Timeouts, parse_url
+from loadgen.replay.worker import WorkerSettings
+from loadgen.trace.parquet import read_trace
+
+_TARGET, _SENDING, _WAITING, _KEEPING = "Target", "Sending", "How long to wait", "Keeping and judging"
+
+
+def _in(panel: str, *names: str, **settings: Any) -> Any:
+    return typer.Option(*names, rich_help_panel=panel, **settings)
+
+
+def replay(  # one local a option: the command line is wide, and flat is how it reads
+    context: typer.Context,
+    trace: Annotated[Path, typer.Argument(help="A trace (Parquet, made by loadgen).", metavar="TRACE")],
+    url: Annotated[
+        str | None, _in(_TARGET, "--url", "--base-url", help="The server: http://HOST:PORT.")
+    ] = None,
+    serve: Annotated[
+        str | None,
+        _in(
+            _TARGET,
+            "--serve",
+            metavar="FLAGS",
+            help="Start the bundled server for this run, with these flags.",
+        ),
+    ] = None,
+    model: Annotated[
+        str | None, _in(_TARGET, "--model", help="Model to ask for. Default: the only one that is served.")
+    ] = None,
+    endpoint_type: Annotated[
+        str, _in(_TARGET, "--endpoint-type", help="What to call: chat or completions.")
+    ] = "chat",
+    api_key: Annotated[
+        str | None,
+        _in(
+            _TARGET,
+            "--api-key",
+            envvar="LOADGEN_API_KEY",
+            help="Bearer token; better by environment or file.",
+        ),
+    ] = None,
+    api_key_file: Annotated[
+        Path | None, _in(_TARGET, "--api-key-file", help="File that holds the bearer token.")
+    ] = None,
+    header: Annotated[
+        list[str] | None,
+        _in(_TARGET, "--header", "-H", help="Further header, 'Name: value'; may be given again."),
+    ] = None,
+    insecure: Annotated[
+        bool, _in(_TARGET, "--insecure", help="Do not check the server's TLS certificate.")
+    ] = False,
+    start: options.Start = None,
+    duration: options.Duration = None,
+    busiest: options.Busiest = None,
+    speedup: options.Speedup = 1.0,
+    inject_peak: options.InjectPeak = False,
+    peak_factor: options.PeakFactor = 2.0,
+    peak_width: options.PeakWidth = "1s",
+    peak_at: options.PeakAt = None,
+    peak_count: options.PeakCount = 1,
+    inject_burst: options.InjectBurst = None,
+    burst_width: options.BurstWidth = "30ms",
+    burst_at: options.BurstAt = None,
+    burst_every: options.BurstEvery = None,
+    scale_input: options.ScaleInput = 1.0,
+    scale_output: options.ScaleOutput = 1.0,
+    max_input: options.MaxInput = None,
+    max_output: options.MaxOutput = None,
+    seed: options.Seed = 0,
+    stream: Annotated[
+        bool | None,
+        _in(
+            _SENDING, "--stream/--no-stream", help="Default: as recorded; a stream where the trace is silent."
+        ),
+    ] = None,
+    ignore_eos: Annotated[
+        bool,
+        _in(
+            _SENDING,
+            "--ignore-eos",
+            help="Ask for exactly the planned answer length (ignore_eos, min_tokens).",
+        ),
+    ] = False,
+    chars_per_token: Annotated[
+        int,
+        _in(
+            _SENDING,
+            "--chars-per-token",
+            min=1,
+            help="Prompt characters for each planned token; 1 for the bundled server.",
+        ),
+    ] = CHARS_PER_TOKEN,
+    workers: Annotated[int, _in(_SENDING, "--workers", min=1, help="Sending processes.")] = 1,
+    max_concurrency: Annotated[
+        int | None,
+        _in(
+            _SENDING,
+            "--max-concurrency",
+            min=1,
+            help="Cap on requests in flight; off, since it ends open loop.",
+        ),
+    ] = None,
+    timeout: Annotated[str, _in(_WAITING, "--timeout", help="From send to end; or none.")] = "10m",
+    timeout_connect: Annotated[str, _in(_WAITING, "--timeout-connect", help="To open a connection.")] = "10s",
+    timeout_first_token: Annotated[
+        str | None, _in(_WAITING, "--timeout-first-token", help="From send to first token. Default: none.")
+    ] = None,
+    timeout_gap: Annotated[
+        str | None, _in(_WAITING, "--timeout-gap", help="Between two reads of a stream. Default: none.")
+    ] = None,
+    drain: Annotated[
+        str, _in(_WAITING, "--drain", help="After the last planned send; what still runs is unfinished.")
+    ] = "60s",
+    out_dir: Annotated[Path, _in(_KEEPING, "--out-dir", help="Where run folders go.")] = Path("reports"),
+    name: Annotated[
+        str | None, _in(_KEEPING, "--name", help="Begins the folder's name. Default: the trace's.")
+    ] = None,
+    slo: Slo = None,
+    max_error_rate: MaxErrorRate = None,
+    max_lateness: MaxLateness = None,
+    as_json: Annotated[
+        bool, _in(_KEEPING, "--json", help="Print the report as JSON on standard output.")
+    ] = False,
+) -> None:
+    """Fire a trace at a server in open loop, with injected peaks and bursts, and report what held.
+
+    Every request leaves at its recorded moment, whatever the server does; latency counts from that moment.
+    Ctrl-C ends the run early and keeps all of it. The run folder holds everything; `loadgen report` shows it again.
+    """
+    shape = options.shape_from(
+        start=start,
+        duration=duration,
+        busiest=busiest,
+        speedup=speedup,
+        inject_peak=inject_peak,
+        peak_factor=peak_factor,
+        peak_width=peak_width,
+        peak_at=peak_at,
+        peak_count=peak_count,
+        inject_burst=inject_burst,
+        burst_width=burst_width,
+        burst_at=burst_at,
+        burst_every=burst_every,
+        scale_input=scale_input,
+        scale_output=scale_output,
+        max_input=max_input,
+        max_output=max_output,
+        seed=seed,
+    )
+    if (url is None) == (serve is None):
+        raise UsageError("give --url or --serve, one of them", hint="--url http://HOST:PORT names the server")
+    checked_url = None if url is None else parse_url(url)
+    dialect_named(endpoint_type)
+    headers = parse_headers(header or (), read_key_file(api_key_file) if api_key_file else api_key)
+    timeouts = Timeouts(
+        connect_s=parse_duration_s(timeout_connect, option="--timeout-connect"),
+        first_token_s=_limit_s(timeout_first_token, "--timeout-first-token"),
+        gap_s=_limit_s(timeout_gap, "--timeout-gap"),
+        total_s=_limit_s(timeout, "--timeout"),
+    )
+    drain_s = parse_duration_s(drain, option="--drain")
+    read = read_trace(trace)
+    schedule = plan(read, shape)
+    show_plan(console.err(), schedule, summarise(schedule), title=trace.name)
+
+    with served_target(serve) if serve is not None else nullcontext(url) as served_url:
+        where = checked_url or parse_url(str(served_url))
+        reached = reach(where, headers, model=model, verify_tls=not insecure)
+        run = Run(
+            name=name or trace.stem,
+            out_dir=out_dir,
+            schedule=schedule,
+            trace_name=trace.name,
+            trace_rows=read.num_rows,
+            seed=seed,
+            settings=WorkerSettings(
+                target=reached.target,
+                timeouts=timeouts,
+                max_concurrency=max_concurrency,
+                drain_s=drain_s,
+                secrets=secrets_in(headers),
+            ),
+            asking=Asking(endpoint_type, reached.model, "", stream, ignore_eos),
+            prompts=PromptMaker(seed, chars_per_token, read.metadata.prefix_block_tokens),
+            num_workers=workers,
+            target_facts=reached.facts,
+            command=redacted_command(["loadgen", *sys.argv[1:]]),
+            options=_kept_options(context),
+        )
+        folder, signal_name = _execute(run, schedule)
+
+    code = show_report(
+        folder, slo=slo or [], max_error_rate=max_error_rate, max_lateness=max_lateness, as_json=as_json
+    )
+    console.note(f"run kept in {folder.path}")
+    raise typer.Exit(128 + signal.Signals[signal_name] if signal_name else code)
+
+
+def _execute(run: Run, schedule: Schedule) -> tuple[RunFolder, str | None]:
+    console.note(f"sending to {run.settings.target.url}, model {run.asking.model}")
+    with LiveDisplay(schedule) as display:
+        folder, ending = execute(run, display.show)
+    if ending.signal_name:
+        console.note(f"interrupted by {ending.signal_name}; everything up to here is kept")
+    return folder, ending.signal_name
+
+
+def _limit_s(text: str | None, option: str) -> float | None:
+    """Seconds of a limit; `none` lifts it."""
+    if text is None or text.lower() == "none":
+        return None
+    limit_s = parse_duration_s(text, option=option)
+    if limit_s <= 0:
+        raise UsageError(f"{option} is {text}", hint="give a time above 0, or none")
+    return limit_s
+
+
+def _kept_options(context: typer.Context) -> dict[str, Any]:
+    """The options as given, for run.json: without those that hold secrets, and paths as text."""
+    kept = {key: value for key, value in context.params.items() if key not in ("api_key", "header")}
+    return {key: str(value) if isinstance(value, Path) else value for key, value in kept.items()}

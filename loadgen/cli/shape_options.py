@@ -1,0 +1,146 @@
+"""The options that shape a schedule, the same for `plan` and `replay`."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from loadgen.durations import parse_duration_s, parse_position
+from loadgen.errors import UsageError
+from loadgen.plan.injection import Burst, Peak
+from loadgen.plan.shape import LengthScale, Shape
+
+_WINDOW, _INJECTION, _LENGTHS = "Which part, how fast", "Injected load", "Lengths"
+
+
+def _in(panel: str, *names: str, help: str, metavar: str | None = None) -> typer.models.OptionInfo:  # noqa: A002  # typer's own word
+    option: typer.models.OptionInfo = typer.Option(*names, help=help, metavar=metavar, rich_help_panel=panel)
+    return option
+
+
+Start = Annotated[
+    str | None,
+    _in(_WINDOW, "--start", metavar="TIME|%", help="Begin here: 90s after the first arrival, or 25%."),
+]
+Duration = Annotated[
+    str | None,
+    _in(_WINDOW, "--duration", metavar="TIME", help="Send this much of the trace, in its own time: 5m."),
+]
+Busiest = Annotated[
+    str | None, _in(_WINDOW, "--busiest", metavar="TIME", help="Send the busiest stretch of this length: 5m.")
+]
+Speedup = Annotated[float, _in(_WINDOW, "--speedup", help="Divide every gap by this: 2 is twice as fast.")]
+InjectPeak = Annotated[
+    bool,
+    _in(
+        _INJECTION,
+        "--inject-peak",
+        help="Raise arrivals to a multiple of the highest that the trace itself has.",
+    ),
+]
+PeakFactor = Annotated[float, _in(_INJECTION, "--peak-factor", help="The multiple; 2 is the double peak.")]
+PeakWidth = Annotated[str, _in(_INJECTION, "--peak-width", metavar="TIME", help="How long a peak lasts.")]
+PeakAt = Annotated[
+    list[str] | None,
+    _in(
+        _INJECTION,
+        "--peak-at",
+        metavar="TIME|%",
+        help="Where a peak begins; may be given again. Default: 50%.",
+    ),
+]
+PeakCount = Annotated[int, _in(_INJECTION, "--peak-count", help="So many peaks, evenly placed.")]
+InjectBurst = Annotated[
+    int | None,
+    _in(_INJECTION, "--inject-burst", metavar="N", help="Add N requests within tens of milliseconds."),
+]
+BurstWidth = Annotated[str, _in(_INJECTION, "--burst-width", metavar="TIME", help="How long a burst lasts.")]
+BurstAt = Annotated[
+    list[str] | None,
+    _in(
+        _INJECTION,
+        "--burst-at",
+        metavar="TIME|%",
+        help="Where a burst begins; may be given again. Default: 50%.",
+    ),
+]
+BurstEvery = Annotated[
+    str | None, _in(_INJECTION, "--burst-every", metavar="TIME", help="A burst each so often, instead.")
+]
+ScaleInput = Annotated[
+    float,
+    _in(_LENGTHS, "--scale-input", help="Multiply prompt lengths, so that a trace fits a smaller model."),
+]
+ScaleOutput = Annotated[float, _in(_LENGTHS, "--scale-output", help="Multiply answer lengths.")]
+MaxInput = Annotated[int | None, _in(_LENGTHS, "--max-input", help="Cut prompt lengths here, after scaling.")]
+MaxOutput = Annotated[
+    int | None, _in(_LENGTHS, "--max-output", help="Cut answer lengths here, after scaling.")
+]
+Seed = Annotated[
+    int, typer.Option("--seed", help="Of everything that is drawn: injected lengths, burst moments, prompts.")
+]
+
+
+def shape_from(
+    *,
+    start: str | None,
+    duration: str | None,
+    busiest: str | None,
+    speedup: float,
+    inject_peak: bool,
+    peak_factor: float,
+    peak_width: str,
+    peak_at: list[str] | None,
+    peak_count: int,
+    inject_burst: int | None,
+    burst_width: str,
+    burst_at: list[str] | None,
+    burst_every: str | None,
+    scale_input: float,
+    scale_output: float,
+    max_input: int | None,
+    max_output: int | None,
+    seed: int,
+) -> Shape:
+    """The Shape of these options. Raises UsageError or ScheduleError naming the one that cannot be used."""
+    if peak_at and not inject_peak:
+        raise UsageError("--peak-at is given without --inject-peak", hint="add --inject-peak")
+    if (burst_at or burst_every) and inject_burst is None:
+        raise UsageError(
+            "--burst-at or --burst-every is given without --inject-burst", hint="add --inject-burst N"
+        )
+    if peak_at and peak_count not in (1, len(peak_at)):
+        raise UsageError(
+            f"--peak-count is {peak_count}, but --peak-at is given {len(peak_at)} times",
+            hint="give one of them",
+        )
+    peak = burst = None
+    if inject_peak:
+        peak = Peak(
+            width_s=parse_duration_s(peak_width, option="--peak-width"),
+            factor=peak_factor,
+            count=peak_count,
+            at=tuple(parse_position(text, option="--peak-at") for text in peak_at or ()),
+        )
+    if inject_burst is not None:
+        burst = Burst(
+            size=inject_burst,
+            width_s=parse_duration_s(burst_width, option="--burst-width"),
+            at=tuple(parse_position(text, option="--burst-at") for text in burst_at or ()),
+            every_s=_seconds(burst_every, "--burst-every"),
+        )
+    return Shape(
+        start=None if start is None else parse_position(start, option="--start"),
+        duration_s=_seconds(duration, "--duration"),
+        busiest_s=_seconds(busiest, "--busiest"),
+        speedup=speedup,
+        lengths=LengthScale(scale_input, scale_output, max_input, max_output),
+        peak=peak,
+        burst=burst,
+        seed=seed,
+    )
+
+
+def _seconds(text: str | None, option: str) -> float | None:
+    return None if text is None else parse_duration_s(text, option=option)
