@@ -2,10 +2,10 @@
 
 usage: python benchmarks/client_speed.py [--rate 500] [--events 32] [--seconds 10] [--rounds 3]
 
-A fast loopback server (fast_server.py) streams the answers and notes when it had each request. In each round every client
-sends the same evenly spaced load in turn. Printed: medians over the rounds of CPU seconds per 100,000 events, share of one
-core, lateness as the server saw it (receipt minus planned), and the ratio of CPU per event to loadgen's. The plain clients
-read lines and parse JSON, as the simplest correct program would, and record one stamp an event.
+A fast loopback server (fast_server.py) streams the answers and notes when it had each request. In each round every
+client sends the same evenly spaced load in turn. Printed: medians over the rounds of CPU seconds per 100,000 events,
+share of one core, lateness as the server saw it (receipt minus planned), and the ratio of CPU per event to loadgen's.
+The plain clients read lines and parse JSON, as the simplest correct program would, and record one stamp an event.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Callable, Coroutine, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -143,14 +143,14 @@ BODY = {
     "max_tokens": 32,
     "stream": True,
 }
-SendOne = Callable[[str, int, list[int]], Awaitable[None]]
+SendOne = Callable[[str, int, list[int]], Coroutine[Any, Any, None]]
 
 
 async def open_loop(send_one: SendOne, url: str, load: Load) -> tuple[int, list[list[int]]]:
     """Plain asyncio pacing: sleep until each moment, start a task."""
     start_ns = time.monotonic_ns() + 100_000_000
     stamps: list[list[int]] = [[] for _ in range(load.num_requests)]
-    tasks = []
+    tasks: list[asyncio.Task[None]] = []
     for row in range(load.num_requests):
         due_ns = start_ns + int(row * (1e9 / load.rate_per_s))
         delay_s = (due_ns - time.monotonic_ns()) / 1e9

@@ -70,16 +70,20 @@ def format_duration(duration_s: float) -> str:
     """A duration for people: `12.3 ms`, `4.56 s`, `5 min 3 s`, `1 h 2 min`."""
     if duration_s < 0:
         return "-" + format_duration(-duration_s)
+    if duration_s < 120:
+        return _under_two_minutes(duration_s)
+    minutes, seconds = divmod(round(duration_s), 60)
+    if minutes < 120:
+        return f"{minutes} min {seconds} s" if seconds else f"{minutes} min"
+    hours, minutes = divmod(minutes, 60)
+    return f"{hours} h {minutes} min" if minutes else f"{hours} h"
+
+
+def _under_two_minutes(duration_s: float) -> str:
     if duration_s == 0:
         return "0 s"
     if duration_s < 1e-3:
         return f"{duration_s * 1e6:.0f} us"
     if duration_s < 1:
         return f"{duration_s * 1e3:.3g} ms" if duration_s < 0.1 else f"{duration_s * 1e3:.0f} ms"
-    if duration_s < 120:
-        return f"{duration_s:.2f} s"
-    minutes, seconds = divmod(round(duration_s), 60)
-    if minutes < 120:
-        return f"{minutes} min {seconds} s" if seconds else f"{minutes} min"
-    hours, minutes = divmod(minutes, 60)
-    return f"{hours} h {minutes} min" if minutes else f"{hours} h"
+    return f"{duration_s:.2f} s"
