@@ -17,6 +17,7 @@ from loadgen.record.fidelity import Fidelity
 from loadgen.record.formats.catalog import FORMATS
 from loadgen.record.recorder import record_logs
 from loadgen.record.settings import RecordSettings
+from loadgen.record.wrappers.catalog import WRAPPERS
 from loadgen.trace.parquet import write_trace
 from loadgen.trace.source_stream import STDIN
 
@@ -51,6 +52,12 @@ def record(
         str | None,
         typer.Option(help="nginx, apache: the format string of the server, if fields have other names."),
     ] = None,
+    wrapper: Annotated[
+        str,
+        typer.Option(
+            help=f"What wraps the lines: auto, none, {', '.join(WRAPPERS)}. Its moment is the field @written."
+        ),
+    ] = "auto",
     time_field: Annotated[str | None, _field("--time", "Field of the moment; meta.t_recv is nested.")] = None,
     time_unit: Annotated[
         str,
@@ -65,6 +72,7 @@ def record(
             help="Zone of stamps that carry none: UTC, +02:00, Europe/Berlin.", rich_help_panel=_FIELDS
         ),
     ] = None,
+    year: Annotated[int | None, typer.Option(help="Year of stamps that carry none (vllm).")] = None,
     stamp: Annotated[
         str | None,
         typer.Option(
@@ -75,7 +83,10 @@ def record(
     duration_field: Annotated[str | None, _field("--duration-field", "Field of the duration.")] = None,
     duration_unit: Annotated[
         str,
-        typer.Option(help="Its unit: s, ms, us, ns; auto reads it off the name.", rich_help_panel=_FIELDS),
+        typer.Option(
+            help="Its unit: s, ms, us, ns, text (1m2.5s); auto reads it off the name.",
+            rich_help_panel=_FIELDS,
+        ),
     ] = "auto",
     input_tokens: Annotated[str | None, _field("--input-tokens", "Field of the prompt's tokens.")] = None,
     input_chars: Annotated[str | None, _field("--input-chars", "Field of the prompt's characters.")] = None,
@@ -133,6 +144,8 @@ def record(
         status_field=status_field,
         session_field=session_field,
         log_format=log_format,
+        year=year,
+        wrapper=wrapper,
         accept_completion_times=accept_completion_times,
     )
     if output is None and logs[0] == STDIN:

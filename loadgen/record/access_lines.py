@@ -80,4 +80,4 @@ def _tell_malformed(batch: LineBatch, marks: Sequence[bytes], findings: Findings
     for row, mark in enumerate(marks):
         if not mark:
             reason = "not a line of this log format" if lines[row] else "an empty line"
-            findings.add_malformed(batch.source, batch.first_line + row, reason, lines[row])
+            findings.add_malformed(batch.source, batch.number_of(row), reason, lines[row])

@@ -10,6 +10,8 @@ from loadgen.trace.moments import UNIT_NS, number_ns
 _MAX_COUNT = 2**31 - 1
 _MAX_NAME = 200
 _UNIT_ENDING = re.compile(r"(?:^|[\W_])(s|sec|secs|seconds|ms|millis|us|micros|ns|nanos)\W*$", re.IGNORECASE)
+_WRITTEN_PART = re.compile(r"(\d+(?:\.\d*)?)(ns|us|\u00b5s|\u03bcs|ms|s|m|h)")
+_WRITTEN_NS = {**UNIT_NS, "\u00b5s": 10**3, "\u03bcs": 10**3, "m": 60 * 10**9, "h": 3600 * 10**9}
 _UNIT_OF = {"sec": "s", "secs": "s", "seconds": "s", "millis": "ms", "micros": "us", "nanos": "ns"}
 
 
@@ -41,7 +43,10 @@ def count_or_none(value: object) -> int | None:
 
 
 def duration_ns_or_none(value: object, unit_ns: int) -> int | None:
-    """Nanoseconds of a number of units, also in quotes; None where missing. Raises ValueError."""
+    """Nanoseconds of a number of units, also in quotes; None where missing. Raises ValueError.
+
+    unit_ns: 0 for durations that carry their units, such as 1m2.5s or 873.1µs.
+    """
     if value is None or isinstance(value, bool) or not isinstance(value, int | float | str):
         if value is None:
             return None
@@ -49,10 +54,26 @@ def duration_ns_or_none(value: object, unit_ns: int) -> int | None:
     text = str(value).strip()
     if text.lower() in ("", "-", "null", "none", "nan"):
         return None
-    duration_ns = number_ns(text, unit_ns)
+    duration_ns = number_ns(text, unit_ns) if unit_ns else written_duration_ns(text)
     if duration_ns < 0:
         raise ValueError(f"the duration is negative ({text})")
     return duration_ns
+
+
+def written_duration_ns(text: str) -> int:
+    """Nanoseconds of a duration with units, as Go and Rust write it: 1m2.5s, 12.25ms, 873.1µs.
+
+    Raises ValueError if it is none.
+    """
+    total_ns, position = 0, 0
+    for part in _WRITTEN_PART.finditer(text):
+        if part.start() != position:
+            break
+        total_ns += number_ns(part[1], _WRITTEN_NS[part[2]])
+        position = part.end()
+    if position == 0 or position != len(text):
+        raise ValueError("no duration with units")
+    return total_ns
 
 
 def status_or_none(value: object) -> int | None:
@@ -79,12 +100,13 @@ def duration_unit_of(field: str, unit: str) -> str:
     found = _UNIT_ENDING.search(field)
     if found is None:
         raise UsageError(
-            f"--duration-field {field!r} does not tell its unit", hint="give --duration-unit s, ms, us or ns"
+            f"--duration-field {field!r} does not tell its unit",
+            hint="give --duration-unit s, ms, us, ns, or text for 1m2.5s",
         )
     name = found[1].lower()
     return _UNIT_OF.get(name, name)
 
 
 def unit_ns(unit: str) -> int:
-    """Nanoseconds in one unit: s, ms, us or ns."""
-    return UNIT_NS[unit]
+    """Nanoseconds in one unit: s, ms, us or ns; 0 for "text", durations that carry their units."""
+    return 0 if unit == "text" else UNIT_NS[unit]

@@ -80,7 +80,11 @@ class JsonRecords:
             findings.assume(self._filter.description)
         rows = RequestRows(self._columns)
         for batch in batches:
-            for number, line in enumerate(batch.lines(), start=batch.first_line):
+            for index, line in enumerate(batch.lines()):
+                if batch.is_unwrapped and not line.startswith(b"{"):
+                    findings.num_other += 1
+                    continue
+                number = batch.number_of(index)
                 try:
                     document = orjson.loads(line)
                     if not isinstance(document, dict) or not document:

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+# The name under which a wrapper's own moment can be asked for, as if it were a field of the line.
+WRITTEN_FIELD = "@written"
+
 
 @dataclass(frozen=True, slots=True)
 class LineBatch:
@@ -11,17 +14,30 @@ class LineBatch:
 
     source: base name of the file. file_index: which file of the recording it is, oldest first.
     first_line: number of the first line, from 1. data: the bytes, lines ending in LF (the last perhaps
-    not). is_first: whether this is the start of the file.
+    not). Lines taken out of a wrapper have in `written` the moment the wrapper gives for each, as it
+    stands there, and in `numbers` the line of the file that each came from.
     """
 
     source: str
     file_index: int
     first_line: int
     data: bytes
+    written: tuple[str, ...] | None = None
+    numbers: tuple[int, ...] | None = None
 
     @property
     def is_first(self) -> bool:
+        """Whether this is the start of the file."""
         return self.first_line == 1
+
+    @property
+    def is_unwrapped(self) -> bool:
+        """Whether the lines come out of a wrapper, which carries lines of any kind."""
+        return self.written is not None
+
+    def number_of(self, index: int) -> int:
+        """The line in the file of the line at `index` of this batch."""
+        return self.first_line + index if self.numbers is None else self.numbers[index]
 
     def lines(self) -> list[bytes]:
         """The lines without their line ends (LF or CR LF)."""

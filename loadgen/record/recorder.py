@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from hashlib import blake2b
 from pathlib import Path
@@ -23,6 +23,8 @@ from loadgen.record.line_batch import LineBatch
 from loadgen.record.request_batch import RequestBatch
 from loadgen.record.settings import RecordSettings
 from loadgen.record.sources import LogSources, head_lines, oldest_first, refuse_twins
+from loadgen.record.wrappers.catalog import find_wrapper
+from loadgen.record.wrappers.wrapper import Wrapper
 from loadgen.record.zone import parse_moment_ns
 from loadgen.trace.assemble import assemble_trace, finest_step_ns
 from loadgen.trace.schema import LENGTH_COLUMNS, OUTPUT_COLUMNS, SCHEMA
@@ -59,12 +61,20 @@ def record_logs(
         None if text is None else parse_moment_ns(text, settings.zone, option=option)
         for text, option in ((since, "--since"), (until, "--until"))
     )
-    name, log_format = make_format(format_name, settings, head_lines(paths[0]))
-    paths = oldest_first(paths, lambda head: _first_stamp_ns(name, settings, head))
+    head = head_lines(paths[0])
+    wrapping = find_wrapper(settings.wrapper, head)
+    if wrapping is not None:
+        head = _unwrapped_head(wrapping[1], paths[0].name, head)
+    name, log_format = make_format(format_name, settings, head)
+    paths = oldest_first(paths, lambda start: _first_stamp_ns(name, settings, start, wrapping))
     findings = Findings()
     sources = LogSources(paths, on_bytes)
     gathered = _Gathered()
-    for batch in log_format.read(sources.batches(findings), findings):
+    batches = sources.batches(findings)
+    if wrapping is not None:
+        findings.assume(f"lines are wrapped: {wrapping[0]} (--wrapper overrides)")
+        batches = wrapping[1].unwrap(batches, findings)
+    for batch in log_format.read(batches, findings):
         gathered.add(batch)
     refuse_twins(sources.files)
     where = paths[0].name if len(paths) == 1 else f"{paths[0].name} and {len(paths) - 1} more"
@@ -156,10 +166,20 @@ def _chunk(name: str, values: Any, size: int) -> pa.Array:
     return pa.array(values, field_type)
 
 
-def _first_stamp_ns(name: str, settings: RecordSettings, head: LineBatch) -> int | None:
+def _unwrapped_head(wrapper: type[Wrapper], source: str, head: Sequence[bytes]) -> list[bytes]:
+    start = LineBatch(source, 0, 1, b"\n".join(head))
+    return [line for batch in wrapper.unwrap([start], Findings()) for line in batch.lines()]
+
+
+def _first_stamp_ns(
+    name: str, settings: RecordSettings, head: LineBatch, wrapping: tuple[str, type[Wrapper]] | None
+) -> int | None:
     """The first arrival that `head` holds, read by a reader of its own."""
     _, log_format = make_format(name, settings, head.lines())
-    for batch in log_format.read([head], Findings()):
+    batches: Iterator[LineBatch] = iter([head])
+    if wrapping is not None:
+        batches = wrapping[1].unwrap(batches, Findings())
+    for batch in log_format.read(batches, Findings()):
         if batch.arrival_unix_ns.size:
             return int(batch.arrival_unix_ns[0])
     return None

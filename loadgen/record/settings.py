@@ -18,6 +18,7 @@ class RecordSettings:
     time_field, time_unit, zone, stamp: which field tells the moment, its unit (auto, s, ms, us, ns, iso
     or a strptime pattern), the zone of stamps that carry none, and whether it marks arrival or completion.
     length_fields: trace column -> field of the log. log_format: the format string of the server (nginx, Apache).
+    year: of stamps that carry none. wrapper: what to take off first: auto, none or a name.
     accept_completion_times: take completion for arrival where no duration is logged.
     Raises UsageError for a unit, a stamp or a column that there is not.
     """
@@ -34,6 +35,8 @@ class RecordSettings:
     status_field: str | None = None
     session_field: str | None = None
     log_format: str | None = None
+    year: int | None = None
+    wrapper: str = "auto"
     accept_completion_times: bool = False
 
     def __post_init__(self) -> None:
@@ -42,8 +45,11 @@ class RecordSettings:
                 f"--time-unit is {self.time_unit!r}",
                 hint="give auto, s, ms, us, ns, iso, or a pattern such as '%d.%m.%Y %H:%M:%S.%f'",
             )
-        if self.duration_unit not in ("auto", *UNIT_NS):
-            raise UsageError(f"--duration-unit is {self.duration_unit!r}", hint="give auto, s, ms, us or ns")
+        if self.duration_unit not in ("auto", "text", *UNIT_NS):
+            raise UsageError(
+                f"--duration-unit is {self.duration_unit!r}",
+                hint="give auto, s, ms, us, ns, or text for 1m2.5s",
+            )
         if self.stamp not in (None, "arrival", "completion"):
             raise UsageError(f"--stamp is {self.stamp!r}", hint="give arrival or completion")
         unknown = set(self.length_fields) - set(LENGTH_COLUMNS)
@@ -65,6 +71,8 @@ class RecordSettings:
             "status_field": self.status_field,
             "session_field": self.session_field,
             "log_format": self.log_format,
+            "year": self.year,
+            "wrapper": self.wrapper,
             "accept_completion_times": self.accept_completion_times or None,
         }
         return {name: value for name, value in document.items() if value not in (None, [], {}, "auto")}

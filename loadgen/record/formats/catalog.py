@@ -17,9 +17,11 @@ from loadgen.record.formats.jsonl import JsonlFormat
 from loadgen.record.formats.langfuse import LangfuseFormat
 from loadgen.record.formats.litellm import LitellmFormat
 from loadgen.record.formats.log_format import LogFormat
+from loadgen.record.formats.logfmt import LogfmtFormat
 from loadgen.record.formats.nginx import NginxFormat
 from loadgen.record.formats.nginx_json import NginxJsonFormat
 from loadgen.record.formats.traefik import TraefikFormat
+from loadgen.record.formats.vllm import VllmFormat
 from loadgen.record.settings import RecordSettings
 
 _COMMON_LOOK = re.compile(rb'\S+ \S+ .*?\[\d\d/[A-Z][a-z][a-z]/\d{4}:[^\]]+\] "')
@@ -48,7 +50,9 @@ FORMATS: Mapping[str, _Maker] = {
     "litellm": LitellmFormat,
     "helicone": HeliconeFormat,
     "langfuse": LangfuseFormat,
+    "vllm": VllmFormat,
     "jsonl": JsonlFormat,
+    "logfmt": LogfmtFormat,
     "csv": CsvFormat,
 }
 

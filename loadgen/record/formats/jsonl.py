@@ -12,7 +12,7 @@ from loadgen.errors import RecordError
 from loadgen.record.findings import Findings
 from loadgen.record.formats.log_format import StampFacts
 from loadgen.record.json_path import JsonPath
-from loadgen.record.line_batch import LineBatch
+from loadgen.record.line_batch import WRITTEN_FIELD, LineBatch
 from loadgen.record.request_batch import RequestBatch
 from loadgen.record.row_reader import RowReader
 from loadgen.record.settings import RecordSettings
@@ -44,18 +44,23 @@ class JsonlFormat:
     def read(self, batches: Iterable[LineBatch], findings: Findings) -> Iterator[RequestBatch]:
         reader, time_of, loads = self._reader, self._time_of, orjson.loads
         for batch in batches:
-            for number, line in enumerate(batch.lines(), start=batch.first_line):
+            for index, line in enumerate(batch.lines()):
+                if batch.is_unwrapped and not line.startswith(b"{"):
+                    findings.num_other += 1
+                    continue
                 try:
                     document = loads(line)
                     if not isinstance(document, dict):
                         raise ValueError("no JSON object")
                     if isinstance(seen := time_of(document), float) and len(repr(seen)) > _EXACT_DIGITS:
                         document = _with_digits(line)
-                    reader.add(document, f"{batch.source}:{number}")
+                    if batch.written is not None:
+                        document[WRITTEN_FIELD] = batch.written[index]
+                    reader.add(document, f"{batch.source}:{batch.number_of(index)}")
                 except RecordError:
                     raise
                 except ValueError as exc:
-                    findings.add_malformed(batch.source, number, str(exc), line)
+                    findings.add_malformed(batch.source, batch.number_of(index), str(exc), line)
             yield reader.rows.take()
         reader.report(findings)
 
