@@ -29,6 +29,7 @@ from loadgen.record.zone import parse_moment_ns
 from loadgen.trace.assemble import assemble_trace, finest_step_ns
 from loadgen.trace.schema import LENGTH_COLUMNS, OUTPUT_COLUMNS, SCHEMA
 from loadgen.trace.sessions import dense_sessions
+from loadgen.trace.source_stream import STDIN
 from loadgen.trace.trace import Trace, TraceMetadata
 
 
@@ -65,7 +66,14 @@ def record_logs(
     wrapping = find_wrapper(settings.wrapper, head)
     if wrapping is not None:
         head = _unwrapped_head(wrapping[1], paths[0].name, head)
-    name, log_format = make_format(format_name, settings, head)
+    if paths[0] == STDIN and format_name == "auto":
+        raise RecordError("standard input is read once, so its format is not looked at", hint="give --format")
+    if format_name == "auto" and len(paths) == 1 and not any(head):
+        raise RecordError(f"{paths[0].name}: the log is empty: 0 usable of 0 lines")
+    try:
+        name, log_format = make_format(format_name, settings, head)
+    except RecordError as error:
+        raise RecordError(f"{paths[0].name}: {error.message}", hint=error.hint) from error
     paths = oldest_first(paths, lambda start: _first_stamp_ns(name, settings, start, wrapping))
     findings = Findings()
     sources = LogSources(paths, on_bytes)

@@ -32,6 +32,8 @@ CASES: dict[str, tuple[str, dict[str, Any], str, str]] = {
     "helicone_jsonl": ("helicone", {}, "input_tokens", "output_tokens"),
     "langfuse_jsonl": ("langfuse", {}, "input_tokens", "output_tokens"),
     "vllm_server": ("vllm", {"zone": "UTC", "year": 2026}, "input_tokens", "output_tokens"),
+    "aws_alb": ("alb", {}, "input_bytes", "output_bytes"),
+    "sglang_server": ("sglang", {"zone": "UTC"}, *TOKENS),
     "docker_json": (
         "jsonl",
         {

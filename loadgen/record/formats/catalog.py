@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from typing import Protocol
 
 from loadgen.errors import RecordError, UsageError
+from loadgen.record.formats.alb import AlbFormat
 from loadgen.record.formats.apache import ApacheFormat
 from loadgen.record.formats.caddy import CaddyFormat
 from loadgen.record.formats.csv import CsvFormat
@@ -20,6 +21,7 @@ from loadgen.record.formats.log_format import LogFormat
 from loadgen.record.formats.logfmt import LogfmtFormat
 from loadgen.record.formats.nginx import NginxFormat
 from loadgen.record.formats.nginx_json import NginxJsonFormat
+from loadgen.record.formats.sglang import SglangFormat
 from loadgen.record.formats.traefik import TraefikFormat
 from loadgen.record.formats.vllm import VllmFormat
 from loadgen.record.settings import RecordSettings
@@ -44,6 +46,7 @@ FORMATS: Mapping[str, _Maker] = {
     "nginx-json": NginxJsonFormat,
     "apache": ApacheFormat,
     "envoy": EnvoyFormat,
+    "alb": AlbFormat,
     "istio": IstioFormat,
     "caddy": CaddyFormat,
     "traefik": TraefikFormat,
@@ -51,6 +54,7 @@ FORMATS: Mapping[str, _Maker] = {
     "helicone": HeliconeFormat,
     "langfuse": LangfuseFormat,
     "vllm": VllmFormat,
+    "sglang": SglangFormat,
     "jsonl": JsonlFormat,
     "logfmt": LogfmtFormat,
     "csv": CsvFormat,
