@@ -21,7 +21,7 @@ from loadgen.record.wrappers.catalog import WRAPPERS
 from loadgen.trace.parquet import write_trace
 from loadgen.trace.source_stream import STDIN
 
-_FIELDS = "Fields (jsonl, csv)"
+_FIELDS = "Fields (jsonl, csv, logfmt, parquet)"
 
 
 def _field(option: str, text: str) -> typer.models.OptionInfo:

@@ -187,9 +187,13 @@ def _first_stamp_ns(
     batches: Iterator[LineBatch] = iter([head])
     if wrapping is not None:
         batches = wrapping[1].unwrap(batches, Findings())
-    for batch in log_format.read(batches, Findings()):
-        if batch.arrival_unix_ns.size:
-            return int(batch.arrival_unix_ns[0])
+    try:
+        for batch in log_format.read(batches, Findings()):
+            if batch.arrival_unix_ns.size:
+                return int(batch.arrival_unix_ns[0])
+    except RecordError:
+        # The start alone may not be readable (Parquet ends with its index); a true fault shows in the reading.
+        return None
     return None
 
 

@@ -21,6 +21,7 @@ from loadgen.record.formats.log_format import LogFormat
 from loadgen.record.formats.logfmt import LogfmtFormat
 from loadgen.record.formats.nginx import NginxFormat
 from loadgen.record.formats.nginx_json import NginxJsonFormat
+from loadgen.record.formats.parquet import ParquetFormat
 from loadgen.record.formats.sglang import SglangFormat
 from loadgen.record.formats.traefik import TraefikFormat
 from loadgen.record.formats.vllm import VllmFormat
@@ -42,6 +43,7 @@ class _Maker(Protocol):
 
 # In the order in which `auto` tries them: the more particular first.
 FORMATS: Mapping[str, _Maker] = {
+    "parquet": ParquetFormat,
     "nginx": NginxFormat,
     "nginx-json": NginxJsonFormat,
     "apache": ApacheFormat,
