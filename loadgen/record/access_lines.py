@@ -38,6 +38,8 @@ def read_access_lines(
     batch: LineBatch, pattern: NginxPattern, request_filter: RequestFilter, findings: Findings
 ) -> AccessColumns:
     """The lines of `batch` that match and are kept; other and malformed lines go to `findings`."""
+    if not batch.data:
+        return AccessColumns({name: [] for name in pattern.names}, [])
     rows = pattern.regex.findall(batch.data.removesuffix(b"\n"))
     if len(pattern.names) == 1:
         rows = [(value,) for value in rows]

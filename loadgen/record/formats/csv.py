@@ -14,6 +14,7 @@ from loadgen.record.row_reader import Getter, RowReader
 from loadgen.record.settings import RecordSettings
 
 _ROWS_PER_BATCH = 50_000
+_MAX_CELL = 64 << 20
 _DELIMITERS = (",", ";", "\t", "|")
 
 
@@ -41,18 +42,20 @@ class CsvFormat:
         if not head or head[0].lstrip().startswith((b"{", b"[")):
             return False
         header = head[0].decode("utf-8", "replace")
-        return len(next(csv.reader([header], delimiter=delimiter_of(header)), [])) > 1
+        return len(_names(header, delimiter_of(header))) > 1
 
     def stamp_facts(self) -> StampFacts:
         return self._reader.stamp_facts()
 
     def read(self, batches: Iterable[LineBatch], findings: Findings) -> Iterator[RequestBatch]:
+        # A prompt in a cell may be longer than the 128 KiB that the module takes by default.
+        csv.field_size_limit(_MAX_CELL)
         lines = _Lines(batches)
         while lines.begin_file():
             header = lines.header()
             delimiter = delimiter_of(header)
             rows = csv.reader(lines, delimiter=delimiter, strict=False)
-            names = [name.strip() for name in next(csv.reader([header], delimiter=delimiter), [])]
+            names = _names(header, delimiter)
             self._learn(names, lines.source)
             while True:
                 first_line = lines.number + 1
@@ -149,3 +152,11 @@ def delimiter_of(header: str) -> str:
     """What parts the cells of a header line: the most frequent of , ; tab and | outside quotes."""
     outside = "".join(header.split('"')[::2])
     return max(_DELIMITERS, key=outside.count)
+
+
+def _names(header: str, delimiter: str) -> list[str]:
+    """The names in a header line; none if it is no CSV at all."""
+    try:
+        return [name.strip() for name in next(csv.reader([header], delimiter=delimiter), [])]
+    except csv.Error:
+        return []

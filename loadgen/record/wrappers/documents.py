@@ -25,8 +25,13 @@ class CloudwatchWrapper:
     def unwrap(batches: Iterable[LineBatch], findings: Findings) -> Iterator[LineBatch]:
         for outer, document in _documents(batches, findings):
             inner = Unwrapped(outer)
-            for number, event in enumerate(document.get("events", ()), start=1):
-                inner.add(str(event.get("message", "")).encode(), str(event.get("timestamp", "")), number)
+            for number, event in enumerate(_list(document.get("events")), start=1):
+                try:
+                    inner.add(
+                        event["message"].encode("utf-8", "surrogatepass"), str(event["timestamp"]), number
+                    )
+                except (TypeError, KeyError, AttributeError):
+                    findings.add_malformed(outer.source, number, "no CloudWatch event", b"")
             yield inner.batch()
 
 
@@ -42,11 +47,17 @@ class LokiWrapper:
     def unwrap(batches: Iterable[LineBatch], findings: Findings) -> Iterator[LineBatch]:
         for outer, document in _documents(batches, findings):
             inner = Unwrapped(outer)
-            results = (document.get("data") or {}).get("result") or ()
-            entries = [entry for stream in results for entry in stream.get("values", ())]
+            data = document.get("data")
+            results = _list(data.get("result")) if isinstance(data, dict) else []
+            entries: list[tuple[int, bytes]] = []
+            for number, entry in enumerate(_entries(results), start=1):
+                try:
+                    entries.append((int(entry[0]), entry[1].encode("utf-8", "surrogatepass")))
+                except (ValueError, TypeError, LookupError, AttributeError):
+                    findings.add_malformed(outer.source, number, "no Loki entry", b"")
             # Oldest first, as a file would hold them.
-            for number, entry in enumerate(sorted(entries, key=lambda one: int(one[0])), start=1):
-                inner.add(str(entry[1]).encode(), str(entry[0]), number)
+            for number, (time_ns, line) in enumerate(sorted(entries, key=lambda one: one[0]), start=1):
+                inner.add(line, str(time_ns), number)
             yield inner.batch()
 
 
@@ -64,3 +75,13 @@ def _documents(
             findings.add_malformed(pieces[0].source, 1, str(exc), pieces[0].data)
             continue
         yield pieces[0], document
+
+
+def _entries(streams: list[Any]) -> Iterator[Any]:
+    for stream in streams:
+        if isinstance(stream, dict):
+            yield from _list(stream.get("values"))
+
+
+def _list(value: object) -> list[Any]:
+    return value if isinstance(value, list) else []

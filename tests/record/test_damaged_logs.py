@@ -1,0 +1,63 @@
+"""Logs with damage anywhere: a recording, or an error in one line; never a crash."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from loadgen.errors import LoadgenError
+from loadgen.record.formats.catalog import FORMATS
+from loadgen.record.recorder import record_logs
+from loadgen.record.settings import RecordSettings
+
+TAIL = "rt=1.503 msec=1792890001.204 rl=911 bs=1077"
+LINES = [
+    f'192.0.2.7 - - [25/Oct/2026:02:00:01 +0100] "POST /v1/chat HTTP/1.1" 200 812 "-" "demo/1" {TAIL}',
+    '192.0.2.7 - - [25/Oct/2026:02:00:01 +0100] "POST /v1/chat HTTP/1.1" 200 812 "-" "demo/1" 911 1503122',
+    '[2026-10-25T00:59:58.201Z] "POST /v1/chat HTTP/2" 200 - 402 5124 1503 210 "192.0.2.7" "demo/1"',
+    '{"msec":"1792890001.204","request_time":1.503,"request_length":911,"request":"POST /v1 HTTP/1.1"}',
+    '{"ts":1792889999.7,"request":{"method":"POST","uri":"/v1"},"bytes_read":4,"duration":1.5,"size":5,"status":200}',
+    '{"StartUTC":"2026-10-25T00:59:58.2Z","Duration":1503122004,"RequestPath":"/v1","DownstreamStatus":200}',
+    '{"t":1792889999,"in":3,"out":[2]}',
+    't,in,out\n1792889999,3,"2',
+    "t=1792889999 in=3 out=2 level=info",
+    '{"log":"{\\"t\\":1792889999,\\"in\\":1}\\n","stream":"stdout","time":"2026-10-25T00:59:59.7Z"}',
+    "2026-10-25T00:59:59.704511544Z stdout F t=1792889999 in=3 out=2",
+    '{"__REALTIME_TIMESTAMP":"1792889999704511","MESSAGE":[104,300]}',
+    '{"data":{"result":[{"values":[["x",null],[1]]}]}}',
+    '{"events":[{"timestamp":null,"message":3,"ingestionTime":1},7]}',
+    "INFO 10-25 00:59:58 [logger.py:42] Received request a: prompt: 'x', prompt_token_ids: [1, 2]",
+    "[2026-10-25 00:59:58] Finish: obj=G(rid='1f'), out={'meta_info': {'prompt_tokens': 3}}",
+]
+OPTIONS: dict[str, Any] = {
+    "time_field": "t",
+    "length_fields": {"input_tokens": "in", "output_tokens": "out"},
+    "zone": "UTC",
+    "year": 2026,
+}
+
+
+def damaged(rng: np.random.Generator) -> bytes:
+    lines = [LINES[int(rng.integers(len(LINES)))] for _ in range(int(rng.integers(1, 5)))]
+    text = bytearray("\n".join(lines).encode())
+    for _ in range(int(rng.integers(0, 4))):
+        start = int(rng.integers(len(text) + 1))
+        text[start : start + int(rng.integers(0, 4))] = bytes(
+            rng.integers(0, 256, int(rng.integers(0, 4))).tolist()
+        )
+    return bytes(text[: int(rng.integers(1, len(text) + 2))])
+
+
+@pytest.mark.parametrize("format_name", ["auto", *FORMATS])
+def test_damage_never_crashes_a_recording(tmp_path: Path, format_name: str) -> None:
+    rng = np.random.default_rng(list(FORMATS).index(format_name) if format_name != "auto" else 99)
+    path = tmp_path / "a.log"
+    for _ in range(60):
+        path.write_bytes(damaged(rng))
+        try:
+            record_logs([path], format_name, RecordSettings(**OPTIONS))
+        except LoadgenError as error:
+            assert "\n" not in error.message
