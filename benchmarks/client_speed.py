@@ -1,11 +1,12 @@
-"""What the generator costs and how late it is, beside plain httpx and plain aiohttp on the same load in the same run.
+"""What the generator costs and how late it is, beside plain httpx and aiohttp on the same load in one run.
 
 usage: python benchmarks/client_speed.py [--rate 500] [--events 32] [--seconds 10] [--rounds 3]
 
 A fast loopback server (fast_server.py) streams the answers and notes when it had each request. In each round every
-client sends the same evenly spaced load in turn. Printed: medians over the rounds of CPU seconds per 100,000 events,
-share of one core, lateness as the server saw it (receipt minus planned), and the ratio of CPU per event to loadgen's.
-The plain clients read lines and parse JSON, as the simplest correct program would, and record one stamp an event.
+client sends the same evenly spaced load in turn. Printed: medians over the rounds of CPU seconds per 100,000
+events, share of one core, lateness as the server saw it (receipt minus planned), and the ratio of CPU per event
+to loadgen's. The plain clients read lines and parse JSON, as the simplest correct program would, and record one
+stamp an event.
 """
 
 from __future__ import annotations

@@ -10,6 +10,8 @@ import loadgen
 from loadgen.cli import console
 from loadgen.cli.plan import plan
 from loadgen.cli.record import record
+from loadgen.cli.replay import replay
+from loadgen.cli.report import report
 from loadgen.cli.serve import serve
 from loadgen.cli.trace import trace_app
 from loadgen.errors import ExitCode, LoadgenError
@@ -53,6 +55,15 @@ app.add_typer(trace_app, name="trace")
 
 app.command()(record)
 app.command(epilog="Example: loadgen plan production.parquet --busiest 5m --inject-peak")(plan)
+app.command(
+    epilog=(
+        "Examples: loadgen replay production.parquet --url http://staging:8000 --busiest 5m --inject-peak   |   "
+        "loadgen replay production.parquet --serve '--policy continuous' --chars-per-token 1 --ignore-eos"
+    )
+)(replay)
+app.command(
+    epilog="Example: loadgen report reports/production-20261201T101500Z-4f2a9c --slo 'ttft p99 < 800ms'"
+)(report)
 app.command(
     add_help_option=False, context_settings={"allow_extra_args": True, "ignore_unknown_options": True}
 )(serve)

@@ -14,7 +14,7 @@ from loadgen.cli import console
 from loadgen.cli import shape_options as options
 from loadgen.cli.live import LiveDisplay
 from loadgen.cli.plan import show_plan
-from loadgen.cli.report import MaxErrorRate, MaxLateness, Slo, show_report
+from loadgen.cli.report import MaxErrorRate, MaxLateness, Slo, criteria_from, show_report
 from loadgen.durations import parse_duration_s
 from loadgen.errors import UsageError
 from loadgen.plan.planner import plan
@@ -189,6 +189,7 @@ def replay(  # one local a option: the command line is wide, and flat is how it 
         total_s=_limit_s(timeout, "--timeout"),
     )
     drain_s = parse_duration_s(drain, option="--drain")
+    criteria = criteria_from(slo=slo, max_error_rate=max_error_rate, max_lateness=max_lateness)
     read = read_trace(trace)
     schedule = plan(read, shape)
     show_plan(console.err(), schedule, summarise(schedule), title=trace.name)
@@ -219,9 +220,7 @@ def replay(  # one local a option: the command line is wide, and flat is how it 
         )
         folder, signal_name = _execute(run, schedule)
 
-    code = show_report(
-        folder, slo=slo or [], max_error_rate=max_error_rate, max_lateness=max_lateness, as_json=as_json
-    )
+    code = show_report(folder, criteria, as_json=as_json)
     console.note(f"run kept in {folder.path}")
     raise typer.Exit(128 + signal.Signals[signal_name] if signal_name else code)
 

@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from fractions import Fraction
 
 import numpy as np
-import numpy.typing as npt
 
 from loadgen.durations import Position, format_duration
 from loadgen.errors import ScheduleError
+from loadgen.plan.moments import Moments, busiest, to_ns
 
-Moments = npt.NDArray[np.int64]
+# More in one injection than any machine sends within its width; refused before memory runs out.
+MOST_EXTRAS = 10_000_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,7 +41,7 @@ class Peak:
     at: tuple[Position, ...] = ()
 
     def __post_init__(self) -> None:
-        if not self.width_s > 0:
+        if to_ns(self.width_s) < 1:
             raise ScheduleError(f"--peak-width is {self.width_s:g} s", hint="give a time above 0, such as 1s")
         if not 1 <= self.factor < math.inf:
             raise ScheduleError(
@@ -50,9 +52,15 @@ class Peak:
 
     def extras(self, planned_ns: Moments, length_ns: int) -> list[Extras]:
         """The requests to add to a schedule of `length_ns` with arrivals at `planned_ns` (ascending)."""
-        width_ns = round(self.width_s * 1e9)
+        width_ns = to_ns(self.width_s)
         pattern_ns = busiest_offsets(planned_ns, width_ns)
-        target = math.ceil(self.factor * len(pattern_ns))
+        # In floats 1.1 * 10 is a little above 11, so its ceiling would be 12.
+        target = math.ceil(Fraction(str(self.factor)) * len(pattern_ns))
+        if target > MOST_EXTRAS:
+            raise ScheduleError(
+                f"--peak-factor {self.factor:g} makes a peak of {target} requests",
+                hint="give a smaller factor",
+            )
         injected: list[Extras] = []
         for number, start_ns in enumerate(
             places(self.at, self.count, width_ns, length_ns, option="--peak-at"), start=1
@@ -78,11 +86,11 @@ class Burst:
     every_s: float | None = None
 
     def __post_init__(self) -> None:
-        if self.size < 1:
+        if not 1 <= self.size <= MOST_EXTRAS:
             raise ScheduleError(
-                f"--inject-burst is {self.size}", hint="give the number of requests, 1 or more"
+                f"--inject-burst is {self.size}", hint=f"give the number of requests, 1 to {MOST_EXTRAS}"
             )
-        if not self.width_s > 0:
+        if to_ns(self.width_s) < 1:
             raise ScheduleError(
                 f"--burst-width is {self.width_s:g} s", hint="give a time above 0, such as 30ms"
             )
@@ -95,9 +103,9 @@ class Burst:
 
     def extras(self, length_ns: int, rng: np.random.Generator) -> list[Extras]:
         """The requests to add to a schedule of `length_ns`."""
-        width_ns = round(self.width_s * 1e9)
+        width_ns = to_ns(self.width_s)
         if self.every_s is not None:
-            every_ns = round(self.every_s * 1e9)
+            every_ns = to_ns(self.every_s)
             starts_ns = list(range(every_ns, length_ns - width_ns + 1, every_ns))
             if not starts_ns:
                 raise ScheduleError(
@@ -119,10 +127,8 @@ class Burst:
 
 def busiest_offsets(planned_ns: Moments, width_ns: int) -> Moments:
     """Arrivals of the earliest interval [t, t + width) that holds most of them, as offsets from its start."""
-    ends = np.searchsorted(planned_ns, planned_ns + width_ns, side="left")
-    first = int(np.argmax(ends - np.arange(planned_ns.size)))
-    offsets: Moments = planned_ns[first : ends[first]] - planned_ns[first]
-    return offsets
+    first, last = busiest(planned_ns, width_ns)
+    return planned_ns[first:last] - planned_ns[first]
 
 
 def places(at: tuple[Position, ...], count: int, width_ns: int, length_ns: int, *, option: str) -> list[int]:
@@ -140,7 +146,7 @@ def places(at: tuple[Position, ...], count: int, width_ns: int, length_ns: int, 
         )
     if not at:
         at = tuple(Position(share=number / (count + 1), offset_s=None) for number in range(1, count + 1))
-    starts_ns = sorted(round(position.at_s(room_s) * 1e9) for position in at)
+    starts_ns = sorted(to_ns(position.at_s(room_s)) for position in at)
     if starts_ns[-1] + width_ns > length_ns:
         raise ScheduleError(
             f"{option} {format_duration(starts_ns[-1] / 1e9)} lies behind the end of the schedule "

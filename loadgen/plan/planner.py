@@ -7,31 +7,35 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from loadgen.durations import format_duration
 from loadgen.errors import ScheduleError
+from loadgen.plan.moments import LONGEST_S, Moments, busiest, to_ns
 from loadgen.plan.schedule import SCHEMA, Schedule
 from loadgen.plan.shape import LengthScale, Shape
 from loadgen.plan.windows import label_windows, labels_at
-from loadgen.trace.schema import INPUT_COLUMNS, LENGTH_COLUMNS
+from loadgen.trace.schema import INPUT_COLUMNS, OUTPUT_COLUMNS
 from loadgen.trace.trace import Trace
 
 # Streams of chance, apart from each other so that one injection does not change another's draw.
-_BURST_MOMENTS, _EXTRA_ROWS = 1, 2
+_BURST_MOMENTS, _EXTRA_ROWS, _ARRIVALS = 1, 2, 3
+
+_LONGEST_LENGTH = np.iinfo(np.int32).max
 
 
 def plan(trace: Trace, shape: Shape) -> Schedule:
     """What to send when. Moments count from the start of the chosen window, in wall time after the speed-up.
 
-    Extra requests take their lengths from rows of the window, drawn by the seed; they belong to no session.
+    The schedule is as long as the window, of which only what lies within the trace counts; without one it ends
+    1 ns after the last arrival. Extra requests take lengths, model and prefix blocks from rows of the window,
+    drawn by the seed; they belong to no session.
     Raises ScheduleError if the window holds no request or an injection does not fit.
     """
-    start_ns, window_ns = _window(trace, shape)
     arrivals_ns = trace.arrival_ns - trace.arrival_ns[0]
-    first, last = _bounds(arrivals_ns, start_ns, window_ns)
+    start_ns, window_ns, first, last = _window(arrivals_ns, shape)
     rows = np.arange(first, last, dtype=np.int64)
     planned_ns = _sped_up(arrivals_ns[first:last] - start_ns, shape.speedup)
-    length_ns = int(planned_ns[-1]) + 1
-    if window_ns is not None:
-        length_ns = max(length_ns, round(window_ns / shape.speedup))
+    length_ns = max(int(planned_ns[-1]) + 1, round(window_ns / shape.speedup))
+    planned_ns = shape.arrivals.moments(planned_ns, length_ns, np.random.default_rng([shape.seed, _ARRIVALS]))
 
     injected = shape.peak.extras(planned_ns, length_ns) if shape.peak else []
     if shape.burst:
@@ -55,34 +59,37 @@ def plan(trace: Trace, shape: Shape) -> Schedule:
     return Schedule(table=table, windows=windows, trace_id=trace.trace_id, shape=shape.as_settings())
 
 
-def _window(trace: Trace, shape: Shape) -> tuple[int, int | None]:
-    """Start, from the first arrival, and length of the window in ns of the trace's own time."""
+def _window(arrivals_ns: Moments, shape: Shape) -> tuple[int, int, int, int]:
+    """Start and length of the window in ns of the trace's own time, and its rows: first, last (exclusive).
+
+    A window that reaches behind the last arrival ends 1 ns after it.
+    """
+    end_ns = int(arrivals_ns[-1]) + 1
     if shape.busiest_s is not None:
-        window_ns = round(shape.busiest_s * 1e9)
-        arrivals_ns = trace.arrival_ns - trace.arrival_ns[0]
-        ends = np.searchsorted(arrivals_ns, arrivals_ns + window_ns, side="left")
-        return int(arrivals_ns[np.argmax(ends - np.arange(arrivals_ns.size))]), window_ns
-    start_ns = 0 if shape.start is None else round(shape.start.at_s(trace.span_s) * 1e9)
-    return start_ns, None if shape.duration_s is None else round(shape.duration_s * 1e9)
-
-
-def _bounds(arrivals_ns: npt.NDArray[np.int64], start_ns: int, window_ns: int | None) -> tuple[int, int]:
-    first = int(np.searchsorted(arrivals_ns, start_ns, side="left"))
-    last = len(arrivals_ns)
-    if window_ns is not None:
-        last = int(np.searchsorted(arrivals_ns, start_ns + window_ns, side="left"))
+        window_ns = to_ns(shape.busiest_s)
+        first, last = busiest(arrivals_ns, window_ns)
+        start_ns = int(arrivals_ns[first])
+        return start_ns, min(window_ns, end_ns - start_ns), first, last
+    start_ns = 0 if shape.start is None else to_ns(shape.start.at_s((end_ns - 1) / 1e9))
+    window_ns = end_ns - start_ns
+    if shape.duration_s is not None:
+        window_ns = min(window_ns, to_ns(shape.duration_s))
+    first, last = (int(row) for row in np.searchsorted(arrivals_ns, [start_ns, start_ns + window_ns]))
     if first >= last:
         raise ScheduleError(
-            f"no request arrives within the chosen window; the trace is {arrivals_ns[-1] / 1e9:.3f} s long",
+            "no request arrives within the chosen window; the trace is "
+            f"{format_duration((end_ns - 1) / 1e9)} long",
             hint="give --start and --duration within it, or --busiest",
         )
-    return first, last
+    return start_ns, window_ns, first, last
 
 
-def _sped_up(offsets_ns: npt.NDArray[np.int64], speedup: float) -> npt.NDArray[np.int64]:
+def _sped_up(offsets_ns: Moments, speedup: float) -> Moments:
     """Offsets with every gap divided; the recorded ones, to the ns, at speed 1."""
     if speedup == 1.0:
         return offsets_ns
+    if offsets_ns[-1] / speedup > LONGEST_S * 1e9:
+        raise ScheduleError(f"--speedup {speedup:g} takes more than a century", hint="give a larger factor")
     return np.round(offsets_ns / speedup).astype(np.int64)
 
 
@@ -107,9 +114,9 @@ def _table(
     trace: Trace,
     rows: npt.NDArray[np.int64],
     copies: npt.NDArray[np.int64],
-    planned_ns: npt.NDArray[np.int64],
+    planned_ns: Moments,
     lengths: LengthScale,
-    labels: list[str],
+    labels: pa.DictionaryArray,
 ) -> pa.Table:
     taken = trace.table.take(pa.array(rows))
     is_copy = pa.array(copies > 0)
@@ -117,30 +124,40 @@ def _table(
         "planned_ns": pa.array(planned_ns),
         "trace_row": pa.array(rows.astype(np.int32)),
         "copy": pa.array(copies.astype(np.int16)),
-        "window": pa.array(labels).dictionary_encode(),
+        "window": labels,
         "model": taken.column("model"),
         "session": pc.if_else(is_copy, pa.scalar(None, pa.int32()), taken.column("session")),
         "prefix_blocks": taken.column("prefix_blocks"),
         "stream": taken.column("stream"),
     }
-    for name in LENGTH_COLUMNS:
-        is_input = name in INPUT_COLUMNS
-        columns[name] = _scaled(
-            taken.column(name),
-            lengths.input_factor if is_input else lengths.output_factor,
-            lengths.max_input if is_input else lengths.max_output,
-        )
+    for names, option, factor, longest in (
+        (INPUT_COLUMNS, "--scale-input", lengths.input_factor, lengths.max_input),
+        (OUTPUT_COLUMNS, "--scale-output", lengths.output_factor, lengths.max_output),
+    ):
+        for name in names:
+            columns[name] = _scaled(taken.column(name), factor, longest, option)
     return (
         pa.table([columns[field.name] for field in SCHEMA], names=SCHEMA.names).cast(SCHEMA).combine_chunks()
     )
 
 
-def _scaled(column: pa.ChunkedArray, factor: float, longest: int | None) -> pa.ChunkedArray:
+def _scaled(column: pa.ChunkedArray, factor: float, longest: int | None, option: str) -> pa.ChunkedArray:
     """Lengths times factor, rounded half up, at least 1 where they were, at most `longest`; nulls stay."""
     if factor != 1.0:
-        scaled = pc.floor(pc.add(pc.multiply(pc.cast(column, pa.float64()), factor), 0.5))
+        # To nine digits first: in floats 0.29 * 50 is a little below 14.5.
+        product = pc.round(pc.multiply(pc.cast(column, pa.float64()), factor), ndigits=9)
         floor = pc.cast(pc.min_element_wise(column, 1), pa.float64())
-        column = pc.cast(pc.max_element_wise(scaled, floor, skip_nulls=False), pa.int32())
+        scaled = pc.max_element_wise(pc.floor(pc.add(product, 0.5)), floor, skip_nulls=False)
+        if longest is not None:
+            scaled = pc.min_element_wise(scaled, float(longest), skip_nulls=False)
+        if (pc.max(scaled).as_py() or 0) > _LONGEST_LENGTH:
+            raise ScheduleError(
+                f"{option} {factor:g} makes a length of {pc.max(scaled).as_py():.4g}",
+                hint="give a smaller factor, or a maximum",
+            )
+        column = pc.cast(scaled, pa.int32())
     if longest is not None:
-        column = pc.min_element_wise(column, pa.scalar(longest, pa.int32()), skip_nulls=False)
+        column = pc.min_element_wise(
+            column, pa.scalar(min(longest, _LONGEST_LENGTH), pa.int32()), skip_nulls=False
+        )
     return column

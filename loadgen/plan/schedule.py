@@ -92,7 +92,7 @@ class Schedule:
 
 
 def write_schedule(schedule: Schedule, path: Path) -> None:
-    """Write `schedule` as Parquet, aside and then renamed."""
+    """Write `schedule` as Parquet, aside and then renamed. Raises ScheduleError where nothing can be written."""
     header = {
         "format_version": FORMAT_VERSION,
         "trace_id": schedule.trace_id,
@@ -101,8 +101,11 @@ def write_schedule(schedule: Schedule, path: Path) -> None:
         "windows": [asdict(window) for window in schedule.windows],
     }
     table = schedule.table.replace_schema_metadata({METADATA_KEY: json.dumps(header).encode()})
-    with replacing(path) as aside:
-        pq.write_table(table, aside, compression="zstd")
+    try:
+        with replacing(path) as aside:
+            pq.write_table(table, aside, compression="zstd")
+    except OSError as exc:
+        raise ScheduleError(f"{path}: cannot be written ({exc.strerror or exc})") from exc
 
 
 def read_schedule(path: Path) -> Schedule:
@@ -114,15 +117,20 @@ def read_schedule(path: Path) -> Schedule:
     raw = (table.schema.metadata or {}).get(METADATA_KEY)
     if raw is None:
         raise ScheduleError(f"{path}: is no schedule (no {METADATA_KEY.decode()} in its metadata)")
-    header = json.loads(raw)
-    if header["format_version"] > FORMAT_VERSION:
-        raise ScheduleError(
-            f"{path}: schedule format {header['format_version']} is newer than {FORMAT_VERSION}, the last known",
-            hint="install a newer loadgen",
+    try:
+        header = json.loads(raw)
+        version = int(header["format_version"])
+        if version > FORMAT_VERSION:
+            raise ScheduleError(
+                f"{path}: schedule format {version} is newer than {FORMAT_VERSION}, the last known",
+                hint="install a newer loadgen",
+            )
+        return Schedule(
+            table=table.replace_schema_metadata(None).cast(SCHEMA),
+            windows=tuple(Window(**window) for window in header["windows"]),
+            trace_id=header["trace_id"],
+            shape=header["shape"],
         )
-    return Schedule(
-        table=table.replace_schema_metadata(None).cast(SCHEMA),
-        windows=tuple(Window(**window) for window in header["windows"]),
-        trace_id=header["trace_id"],
-        shape=header["shape"],
-    )
+    except (ValueError, KeyError, TypeError, pa.ArrowException) as exc:
+        detail = str(exc).splitlines()[0]
+        raise ScheduleError(f"{path}: breaks the schedule format ({detail})", hint="plan it again") from exc

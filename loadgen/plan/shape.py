@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from loadgen.durations import Position
 from loadgen.errors import ScheduleError
+from loadgen.plan.arrivals import Arrivals
 from loadgen.plan.injection import Burst, Peak
+from loadgen.plan.moments import to_ns
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,7 +28,7 @@ class LengthScale:
 
     def __post_init__(self) -> None:
         for option, factor in (("--scale-input", self.input_factor), ("--scale-output", self.output_factor)):
-            if not factor > 0:
+            if not 0 < factor < math.inf:
                 raise ScheduleError(f"{option} is {factor:g}", hint="give a factor above 0; 1 keeps lengths")
         for option, longest in (("--max-input", self.max_input), ("--max-output", self.max_output)):
             if longest is not None and longest < 1:
@@ -34,10 +37,11 @@ class LengthScale:
 
 @dataclass(frozen=True, slots=True)
 class Shape:
-    """What is done to a trace, in this order: window, speed, injections.
+    """What is done to a trace, in this order: window, speed, form of arrivals, injections.
 
     start: of the window, from the first arrival. duration_s: its length in the trace's own time; None to the end.
-    busiest_s: take the window of that length with most arrivals instead. speedup: gaps are divided by it.
+    busiest_s: take the window of that length with most arrivals instead, the earliest of equals.
+    speedup: gaps are divided by it. arrivals: their form, at the same mean rate.
     peak, burst: None injects none. seed: of everything that is drawn.
     Raises ScheduleError naming the flag if a value cannot be used.
     """
@@ -46,19 +50,20 @@ class Shape:
     duration_s: float | None = None
     busiest_s: float | None = None
     speedup: float = 1.0
+    arrivals: Arrivals = field(default_factory=Arrivals)
     lengths: LengthScale = field(default_factory=LengthScale)
     peak: Peak | None = None
     burst: Burst | None = None
     seed: int = 0
 
     def __post_init__(self) -> None:
-        if not 0 < self.speedup < float("inf"):
+        if not 0 < self.speedup < math.inf:
             raise ScheduleError(
                 f"--speedup is {self.speedup:g}",
                 hint="give a factor above 0: 2 halves every gap, 0.5 doubles it",
             )
         for option, length_s in (("--duration", self.duration_s), ("--busiest", self.busiest_s)):
-            if length_s is not None and not length_s > 0:
+            if length_s is not None and to_ns(length_s) < 1:
                 raise ScheduleError(f"{option} is {length_s:g} s", hint="give a time above 0, such as 5m")
         if self.busiest_s is not None and (self.start is not None or self.duration_s is not None):
             raise ScheduleError(

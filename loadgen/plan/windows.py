@@ -6,10 +6,12 @@ from collections.abc import Sequence
 
 import numpy as np
 import numpy.typing as npt
+import pyarrow as pa
 
 from loadgen.durations import format_duration
 from loadgen.errors import ScheduleError
 from loadgen.plan.injection import Extras
+from loadgen.plan.moments import Moments
 from loadgen.plan.schedule import Window
 
 BASELINE = "baseline"
@@ -48,9 +50,15 @@ def label_windows(injected: Sequence[Extras], length_ns: int) -> tuple[Window, .
     return tuple(windows)
 
 
-def labels_at(windows: Sequence[Window], planned_ns: npt.NDArray[np.int64]) -> list[str]:
-    """The label of the window in which each moment lies."""
+def places_in(windows: Sequence[Window], moments_ns: Moments) -> npt.NDArray[np.int64]:
+    """The index of the window in which each moment lies."""
     starts_ns = np.array([window.start_ns for window in windows], dtype=np.int64)
-    places = np.searchsorted(starts_ns, planned_ns, side="right") - 1
-    names = [window.label for window in windows]
-    return [names[place] for place in places]
+    return np.searchsorted(starts_ns, moments_ns, side="right") - 1
+
+
+def labels_at(windows: Sequence[Window], moments_ns: Moments) -> pa.DictionaryArray:
+    """The label of the window in which each moment lies, dictionary<int32, string>."""
+    numbers: dict[str, int] = {}
+    of_window = [numbers.setdefault(window.label, len(numbers)) for window in windows]
+    indices = np.array(of_window, dtype=np.int32)[places_in(windows, moments_ns)]
+    return pa.DictionaryArray.from_arrays(pa.array(indices), pa.array(list(numbers)))

@@ -263,7 +263,7 @@ def test_piped_output_holds_no_escape_and_no_code_page_breaks_it(
     ran = [
         replayed,
         command.run("report", only_run(tmp_path / "runs"), **settings),
-        command.run("plan", steady, "--inject-peak", **settings),
+        command.run("plan", steady, "--inject-peak", "--peak-width", "100ms", **settings),
         command.run("trace", "info", steady, **settings),
         command.run("--help", **settings),
         command.run("replay", "--help", **settings),

@@ -1,0 +1,60 @@
+"""Figures: a distribution, or one value, or the reason why there is none."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from loadgen.percentiles import nearest_rank
+
+Floats = npt.NDArray[np.float64]
+
+
+@dataclass(frozen=True, slots=True)
+class Distribution:
+    """What a set of observed values looks like, in their unit; percentiles are observed values (nearest rank)."""
+
+    count: int
+    mean: float
+    min: float
+    p50: float
+    p90: float
+    p95: float
+    p99: float
+    max: float
+
+
+@dataclass(frozen=True, slots=True)
+class Missing:
+    """No value, and why: never a 0 in its place."""
+
+    reason: str
+
+
+Figure = Distribution | float | Missing
+
+
+def distribution(values: Floats, reason: str) -> Distribution | Missing:
+    """The distribution of the values that are not NaN; Missing with `reason` when there is none."""
+    known = values[~np.isnan(values)]
+    if known.size == 0:
+        return Missing(reason)
+    ranks = [float(rank) for rank in nearest_rank(known, [0, 50, 90, 95, 99, 100]) if rank is not None]
+    return Distribution(int(known.size), float(known.mean()), *ranks)
+
+
+def share(part: float, whole: float, reason: str) -> float | Missing:
+    """part / whole, or Missing where there is nothing to take a share of."""
+    return float(part / whole) if whole > 0 else Missing(reason)
+
+
+def as_json(figure: Figure) -> Any:
+    """A figure for a report: the value itself, a mapping of a distribution, or null with its reason."""
+    if isinstance(figure, Missing):
+        return {"value": None, "reason": figure.reason}
+    if isinstance(figure, Distribution):
+        return asdict(figure)
+    return {"value": figure}

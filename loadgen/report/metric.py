@@ -1,0 +1,128 @@
+"""The metric table: every figure's name, unit, direction and definition, in one place."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class Metric:
+    """One figure. definition_id changes when, and only when, what is counted changes.
+
+    better: "lower", "higher" or "neither". per_request: it has a distribution over requests.
+    """
+
+    name: str
+    unit: str
+    better: str
+    version: int
+    per_request: bool
+    definition: str
+
+    @property
+    def definition_id(self) -> str:
+        return f"{self.name}/{self.version}"
+
+
+METRICS: tuple[Metric, ...] = (
+    Metric("latency", "s", "lower", 1, True, "last token minus planned send, of answers that succeeded"),
+    Metric(
+        "service_latency",
+        "s",
+        "lower",
+        1,
+        True,
+        "last token minus first byte sent, of answers that succeeded",
+    ),
+    Metric("lateness", "s", "lower", 1, True, "first byte sent minus planned send, of all that were sent"),
+    Metric(
+        "dispatch_lateness",
+        "s",
+        "lower",
+        1,
+        True,
+        "taken up by the generator minus planned send, of all that were sent: our own part of lateness",
+    ),
+    Metric(
+        "ttft",
+        "s",
+        "lower",
+        1,
+        True,
+        "first token (content, reasoning or tool call) minus planned send, of streams that succeeded",
+    ),
+    Metric(
+        "service_ttft", "s", "lower", 1, True, "first token minus first byte sent, of streams that succeeded"
+    ),
+    Metric("ttfat", "s", "lower", 1, True, "first token that is not reasoning, minus planned send"),
+    Metric(
+        "tpot",
+        "s",
+        "lower",
+        1,
+        True,
+        "(last token minus first token) / (output tokens - 1), of streams of two tokens and more",
+    ),
+    Metric("chunk_gap", "s", "lower", 1, True, "time between successive token events of one answer"),
+    Metric("offered_rate", "req/s", "neither", 1, False, "planned requests per second of the window"),
+    Metric(
+        "served_rate",
+        "req/s",
+        "higher",
+        1,
+        False,
+        "requests planned in the window that succeeded, per second",
+    ),
+    Metric(
+        "output_token_rate",
+        "tokens/s",
+        "higher",
+        1,
+        False,
+        "output tokens by their arrival per second of the window; those of unfinished answers count",
+    ),
+    Metric(
+        "error_rate",
+        "share",
+        "lower",
+        1,
+        False,
+        "failures of the target, rejections among them, of those decided",
+    ),
+    Metric("rejected_share", "share", "lower", 1, False, "answers 429 or 503 of those decided"),
+    Metric("queue_share", "share", "lower", 1, False, "server time in the two queues over server total time"),
+    Metric(
+        "preprocess_queue_share",
+        "share",
+        "lower",
+        1,
+        False,
+        "server time waiting to be preprocessed over total time",
+    ),
+    Metric(
+        "inference_queue_share",
+        "share",
+        "lower",
+        1,
+        False,
+        "server time waiting to be executed over total time",
+    ),
+    Metric(
+        "mean_batch",
+        "rows",
+        "neither",
+        1,
+        False,
+        "mean over answers of the mean batch that each was decoded in",
+    ),
+    Metric(
+        "recovery_s",
+        "s",
+        "lower",
+        1,
+        False,
+        "after an injected window, until the rolling p99 latency is back within 10 % of the baseline before it",
+    ),
+)
+
+BY_NAME = {metric.name: metric for metric in METRICS}

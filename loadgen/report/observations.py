@@ -1,0 +1,113 @@
+"""Observations: the records of a run as numbers, derived once; NaN where a record has no such moment."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from loadgen.replay.request_record import OWN_FAULTS, UNDECIDED, Outcome
+from loadgen.report.figures import Floats
+
+Mask = npt.NDArray[np.bool_]
+
+
+@dataclass(frozen=True)
+class Observations:
+    """Durations in seconds, float64 (num_records,), in the records' order. Failures have no latency."""
+
+    records: pa.Table
+
+    def seconds(self, column: str) -> Floats:
+        """A moment or duration in s; NaN for null. Columns end in _ns or _us."""
+        scale = 1e9 if column.endswith("_ns") else 1e6
+        values = pc.cast(self.records.column(column), pa.float64(), safe=False)
+        return np.asarray(pc.fill_null(values, np.nan).to_numpy(), dtype=np.float64) / scale
+
+    def numbers(self, column: str) -> Floats:
+        """A count or measure; NaN for null."""
+        values = pc.cast(self.records.column(column), pa.float64())
+        return np.asarray(pc.fill_null(values, np.nan).to_numpy(), dtype=np.float64)
+
+    @cached_property
+    def outcome(self) -> npt.NDArray[np.object_]:
+        return np.asarray(self.records.column("outcome").cast(pa.string()).to_pylist(), dtype=object)
+
+    @cached_property
+    def window(self) -> npt.NDArray[np.object_]:
+        return np.asarray(self.records.column("window").cast(pa.string()).to_pylist(), dtype=object)
+
+    @cached_property
+    def is_ok(self) -> Mask:
+        return np.asarray(self.outcome == Outcome.OK.value, dtype=bool)
+
+    @cached_property
+    def is_decided(self) -> Mask:
+        """The target's doing, good or bad: our own faults and what was still running are left out."""
+        left_out = [outcome.value for outcome in OWN_FAULTS | UNDECIDED]
+        return ~np.isin(self.outcome.astype(str), left_out)
+
+    @cached_property
+    def is_sent(self) -> Mask:
+        return np.asarray(self.outcome != Outcome.NOT_SENT.value, dtype=bool)
+
+    @cached_property
+    def planned_s(self) -> Floats:
+        return self.seconds("planned_ns")
+
+    @cached_property
+    def sent_s(self) -> Floats:
+        return self.seconds("sent_ns")
+
+    @cached_property
+    def per_request(self) -> dict[str, Floats]:
+        """The metrics that each request has, by name; NaN where a request has none."""
+        planned, sent = self.planned_s, self.sent_s
+        first, last = self.seconds("first_token_ns"), self.seconds("last_token_ns")
+        tokens = self.numbers("output_tokens")
+        many = np.where(tokens >= 2, tokens - 1, np.nan)
+        of_ok = {
+            "latency": last - planned,
+            "service_latency": last - sent,
+            "ttft": first - planned,
+            "service_ttft": first - sent,
+            "ttfat": self.seconds("first_answer_token_ns") - planned,
+            "tpot": (last - first) / many,
+        }
+        of_sent = {
+            "lateness": sent - planned,
+            "dispatch_lateness": self.seconds("dispatched_ns") - planned,
+        }
+        ok = {name: np.where(self.is_ok, values, np.nan) for name, values in of_ok.items()}
+        return {**ok, **{name: np.where(self.is_sent, values, np.nan) for name, values in of_sent.items()}}
+
+    def chunk_gaps_s(self, mask: Mask) -> Floats:
+        """All gaps between token events of the answers in `mask` that succeeded."""
+        gaps = self.records.column("chunk_gap_us").filter(pa.array(mask & self.is_ok))
+        return np.asarray(pc.list_flatten(gaps).to_numpy(), dtype=np.float64) / 1e6
+
+    @cached_property
+    def token_arrivals(self) -> tuple[Floats, Floats]:
+        """(moments in s from the run's start, tokens that arrived then) over all requests, in no order.
+
+        An event stands for its answer's output tokens over its events; an answer that came whole brings all of
+        its tokens with its last byte.
+        """
+        first, chunks = self.seconds("first_token_ns"), self.numbers("num_chunks")
+        tokens = self.numbers("output_tokens")
+        streamed = ~np.isnan(first)
+        gaps = self.records.column("chunk_gap_us").filter(pa.array(streamed))
+        counts = np.asarray(pc.fill_null(pc.list_value_length(gaps), 0).to_numpy(), dtype=np.int64)
+        flat = np.asarray(pc.list_flatten(gaps).to_numpy(), dtype=np.float64) / 1e6
+        # Cumulative within each request: the running sum less its value where the request begins.
+        running = np.concatenate([[0.0], np.cumsum(flat)])
+        begins = np.cumsum(counts) - counts
+        later = np.repeat(first[streamed] - running[begins], counts) + running[1:]
+        weights = np.where(np.isnan(tokens), 1.0, tokens / np.maximum(chunks, 1))[streamed]
+        whole = self.is_ok & ~streamed & ~np.isnan(tokens)
+        moments = np.concatenate([first[streamed], later, self.seconds("last_token_ns")[whole]])
+        return moments, np.concatenate([weights, np.repeat(weights, counts), tokens[whole]])

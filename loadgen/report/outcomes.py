@@ -1,0 +1,91 @@
+"""Outcomes: how planned requests ended, with each failure's own timing, and how answers fell short."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import pyarrow as pa
+
+from loadgen.replay.request_record import OWN_FAULTS, UNDECIDED, Outcome
+from loadgen.report.figures import Distribution, Missing, distribution
+from loadgen.report.observations import Observations
+
+# Planned, but the run was killed before it could tell what became of it.
+UNRECORDED = "unrecorded"
+_NUM_EXAMPLES = 3
+
+
+@dataclass(frozen=True, slots=True)
+class OutcomeCount:
+    """One outcome. duration: from the send to the end, in s, of those that were sent; examples: error texts."""
+
+    name: str
+    count: int
+    counts_against: str
+    duration: Distribution | Missing
+    examples: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Tokens:
+    """Where output token counts came from, and how far answers fell short of the planned length.
+
+    short: successful answers with fewer tokens than planned; missing_tokens: their sum.
+    coalesced_share: token events that came in the same read as the one before, of all.
+    """
+
+    from_usage: int
+    from_chunks: int
+    short: int
+    missing_tokens: int
+    coalesced_share: float | Missing
+
+
+def outcome_counts(seen: Observations, planned: int) -> list[OutcomeCount]:
+    """Every outcome that occurred, ok first; a killed run's requests without a record are `unrecorded`."""
+    durations = seen.seconds("end_ns") - seen.sent_s
+    errors = np.asarray(seen.records.column("error").to_pylist(), dtype=object)
+    counts: list[OutcomeCount] = []
+    for outcome in Outcome:
+        mask = np.asarray(seen.outcome == outcome.value, dtype=bool)
+        if not mask.any():
+            continue
+        texts = dict.fromkeys(text for text in errors[mask] if text)
+        counts.append(
+            OutcomeCount(
+                outcome.value,
+                int(mask.sum()),
+                _against(outcome),
+                distribution(durations[mask], "none of them was sent and ended"),
+                tuple(list(texts)[:_NUM_EXAMPLES]),
+            )
+        )
+    lost = planned - seen.records.num_rows
+    if lost > 0:
+        counts.append(OutcomeCount(UNRECORDED, lost, "nobody", Missing("the run was killed"), ()))
+    return counts
+
+
+def _against(outcome: Outcome) -> str:
+    if outcome is Outcome.OK or outcome in UNDECIDED:
+        return "nobody"
+    return "the generator" if outcome in OWN_FAULTS else "the target"
+
+
+def token_counts(seen: Observations) -> Tokens:
+    source = np.asarray(seen.records.column("tokens_source").cast(pa.string()).to_pylist(), dtype=object)
+    tokens, planned = seen.numbers("output_tokens"), seen.numbers("output_tokens_planned")
+    lack = np.where(seen.is_ok, np.maximum(planned, 1) - tokens, np.nan)
+    short = lack > 0
+    chunks, coalesced = seen.numbers("num_chunks"), seen.numbers("num_coalesced")
+    events = float(np.nansum(chunks[seen.is_ok]))
+    return Tokens(
+        from_usage=int((seen.is_ok & (source == "usage")).sum()),
+        from_chunks=int((seen.is_ok & (source == "chunks")).sum()),
+        short=int(short.sum()),
+        missing_tokens=int(lack[short].sum()),
+        coalesced_share=float(np.nansum(coalesced[seen.is_ok])) / events
+        if events
+        else Missing("no token events"),
+    )

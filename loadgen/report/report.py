@@ -1,0 +1,207 @@
+"""Report: everything that is said of a run, as one value and as strict JSON."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from loadgen.atomic_file import write_text
+from loadgen.errors import ExitCode, RunError
+from loadgen.percentiles import METHOD
+from loadgen.replay.request_record import Outcome
+from loadgen.replay.run_folder import RunFolder, RunStatus
+from loadgen.report.diagnosis import Verdict, diagnose
+from loadgen.report.figures import Distribution, Missing, as_json
+from loadgen.report.limit import Limit, LimitVerdict, judge_limits
+from loadgen.report.measures import Measures, measure
+from loadgen.report.metric import METRICS
+from loadgen.report.observations import Observations
+from loadgen.report.outcomes import OutcomeCount, Tokens, outcome_counts, token_counts
+from loadgen.report.stages import Stages, receipt_lateness, stages
+from loadgen.report.timeline import Timeline, timeline
+from loadgen.report.validity import Thresholds, Validity, judge
+
+# Report format. Version 1 (2026-12). What a metric counts is versioned apart: see metric.definition_id.
+FORMAT_VERSION = 1
+
+# Above this share of token events that came together, gaps between them measure the network, not the server.
+_COALESCED_HIGH = 0.2
+
+
+@dataclass(frozen=True, slots=True)
+class Report:
+    """facts: run.json, with the status as it turned out. measured: overall first, then each window.
+
+    planned: requests in the schedule. stages, receipt: from the server's own stamps, or why there are none.
+    """
+
+    facts: dict[str, Any]
+    planned: int
+    measured: tuple[Measures, ...]
+    outcomes: tuple[OutcomeCount, ...]
+    tokens: Tokens
+    stages: Stages | Missing
+    receipt: Distribution | Missing
+    timeline: Timeline
+    validity: Validity
+    diagnosis: tuple[Verdict, ...]
+    limits: tuple[LimitVerdict, ...]
+    warnings: tuple[str, ...]
+
+    @property
+    def status(self) -> str:
+        return str(self.facts["status"])
+
+    @property
+    def num_ok(self) -> int:
+        return sum(outcome.count for outcome in self.outcomes if outcome.name == Outcome.OK)
+
+    @property
+    def exit_code(self) -> ExitCode:
+        """5 nothing succeeded, 4 invalid, 1 a limit broken overall (or without a value to judge), else 0."""
+        if self.num_ok == 0:
+            return ExitCode.RUN_FAILED
+        if not self.validity.is_valid:
+            return ExitCode.RUN_INVALID
+        overall = [verdict for verdict in self.limits if verdict.window == self.measured[0].label]
+        return ExitCode.OK if all(verdict.kept for verdict in overall) else ExitCode.LIMIT_BROKEN
+
+    def as_json(self) -> dict[str, Any]:
+        """Plain values for strict JSON: seconds, rates a second, shares of 1; null with a reason where unknown."""
+        facts = self.facts
+        return {
+            "format_version": FORMAT_VERSION,
+            "percentile_method": METHOD,
+            "metrics": {m.name: {"unit": m.unit, "better": m.better, "id": m.definition_id} for m in METRICS},
+            "run": {
+                "id": facts.get("run_id"),
+                "status": self.status,
+                **{
+                    key: facts.get(key)
+                    for key in ("exit_reason", "started_utc", "schedule_hash", "seed", "shape")
+                },
+                **{key: facts.get(key) for key in ("trace", "target", "versions", "host", "generator")},
+            },
+            "valid": self.validity.is_valid,
+            "validity": asdict(self.validity),
+            "requests": {"planned": self.planned},
+            "outcomes": {
+                o.name: {
+                    "count": o.count,
+                    "counts_against": o.counts_against,
+                    "duration_s": as_json(o.duration),
+                    "examples": list(o.examples),
+                }
+                for o in self.outcomes
+            },
+            "tokens": {**asdict(self.tokens), "coalesced_share": as_json(self.tokens.coalesced_share)},
+            "windows": [
+                {
+                    "label": m.label,
+                    "spans_s": [list(span) for span in m.spans],
+                    "duration_s": m.duration_s,
+                    "requests": m.requests,
+                    "metrics": {name: as_json(figure) for name, figure in m.figures.items()},
+                }
+                for m in self.measured
+            ],
+            "stages": as_json(self.stages)
+            if isinstance(self.stages, Missing)
+            else {
+                "parts": {name: asdict(spans) for name, spans in self.stages.parts},
+                "latency": asdict(self.stages.latency),
+                "postprocess": asdict(self.stages.postprocess),
+            },
+            "server_receipt_lateness": as_json(self.receipt),
+            "timeline": asdict(self.timeline),
+            "diagnosis": [asdict(verdict) for verdict in self.diagnosis],
+            "limits": [
+                {"limit": v.limit.text, "window": v.window, "value": v.value, "kept": v.kept}
+                for v in self.limits
+            ],
+            "warnings": list(self.warnings),
+        }
+
+
+def build_report(folder: RunFolder, thresholds: Thresholds, limits: Sequence[Limit] = ()) -> Report:
+    """Read a run folder and measure it. Raises RunError or ScheduleError where it cannot be read."""
+    facts = folder.read_facts()
+    if facts["status"] == RunStatus.RUNNING:
+        # Nobody is there to finish it any more: a run that is still sending is reported by its own process.
+        facts = {
+            **facts,
+            "status": RunStatus.INTERRUPTED.value,
+            "exit_reason": "killed before it could finish",
+        }
+    schedule = folder.read_schedule()
+    seen = Observations(folder.read_requests().combine_chunks())
+    run_end_s = _run_end_s(facts, seen)
+    measured = measure(seen, schedule.windows, run_end_s)
+    outcomes = outcome_counts(seen, schedule.num_requests)
+    validity = judge(measured[0].figures, {o.name: o.count for o in outcomes}, facts, thresholds)
+    tokens = token_counts(seen)
+    return Report(
+        facts=facts,
+        planned=schedule.num_requests,
+        measured=tuple(measured),
+        outcomes=tuple(outcomes),
+        tokens=tokens,
+        stages=stages(seen),
+        receipt=receipt_lateness(seen, facts.get("started_unix_ns")),
+        timeline=timeline(seen, schedule.windows, run_end_s, _telemetry(folder)),
+        validity=validity,
+        diagnosis=tuple(diagnose(measured, validity, (facts.get("target") or {}).get("facts"))),
+        limits=tuple(judge_limits(limits, measured)),
+        warnings=(*facts.get("warnings", []), *_warnings(tokens)),
+    )
+
+
+def write_report(report: Report, folder: RunFolder) -> None:
+    """Write report.json into the run folder. Raises RunError when it refuses."""
+    try:
+        write_text(folder.report_path, json.dumps(report.as_json(), indent=1, allow_nan=False) + "\n")
+    except OSError as exc:
+        raise RunError(f"{folder.report_path}: cannot be written ({exc.strerror})") from exc
+
+
+def _run_end_s(facts: dict[str, Any], seen: Observations) -> float:
+    """When the run ended on its clock; of a killed run, the last moment that was recorded."""
+    if facts.get("run_end_ns") is not None:
+        return float(facts["run_end_ns"]) / 1e9
+    ends = seen.seconds("end_ns")
+    ends = ends[~np.isnan(ends)]
+    return float(ends.max()) if ends.size else 0.0
+
+
+def _telemetry(folder: RunFolder) -> pa.Table | None:
+    if not folder.telemetry_path.is_file():
+        return None
+    try:
+        return pq.read_table(folder.telemetry_path)
+    except (OSError, pa.ArrowException) as exc:
+        raise RunError(f"{folder.telemetry_path}: cannot be read ({exc})".splitlines()[0]) from exc
+
+
+def _warnings(tokens: Tokens) -> list[str]:
+    found: list[str] = []
+    if isinstance(tokens.coalesced_share, float) and tokens.coalesced_share > _COALESCED_HIGH:
+        found.append(
+            f"{tokens.coalesced_share:.0%} of the token events came in the same read as the one before: something "
+            "between server and client buffers; gaps between tokens and TPOT do not show the server"
+        )
+    if tokens.from_chunks:
+        found.append(
+            f"{tokens.from_chunks} answers told no usage: their tokens are estimated from the chunks"
+        )
+    if tokens.short:
+        found.append(
+            f"{tokens.short} answers were shorter than planned, by {tokens.missing_tokens} tokens in all; "
+            "--ignore-eos asks servers that know it for the planned length"
+        )
+    return found

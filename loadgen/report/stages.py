@@ -1,0 +1,71 @@
+"""Stages: where a request's time went, from planned to last token, in parts that add up."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from loadgen.report.figures import Distribution, Floats, Missing, distribution
+from loadgen.report.observations import Observations
+
+# Name, until, since: moments of the server, in its own time from receipt (None).
+_SERVER_PARTS = (
+    ("receive and parse", "parsed", None),
+    ("preprocess queue", "pre_start", "parsed"),
+    ("preprocess", "pre_end", "pre_start"),
+    ("hand-over", "enqueued", "pre_end"),
+    ("inference queue", "exec_start", "enqueued"),
+    ("prefill", "first_token", "exec_start"),
+    ("decode", "last_token", "first_token"),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Stages:
+    """Time in each part, over the answers whose server tells stages, in order; the parts sum to latency.
+
+    parts: (name, distribution in s). The client's wait comes first; "network and client" is what is left of the
+    latency, so that the sum holds. postprocess: from the last token to the server's end of the request, which
+    the client does not wait for and which is outside of the sum.
+    """
+
+    parts: tuple[tuple[str, Distribution], ...]
+    latency: Distribution
+    postprocess: Distribution
+
+
+def stages(seen: Observations) -> Stages | Missing:
+    """The breakdown, or why there is none."""
+    known = seen.is_ok & ~np.isnan(seen.seconds("server_finished_us"))
+    if not known.any():
+        return Missing("the server tells no stages")
+    latency = seen.per_request["latency"][known]
+    parts: list[tuple[str, Floats]] = [("wait in the generator", seen.per_request["lateness"][known])]
+    for name, until, since in _SERVER_PARTS:
+        moment = seen.seconds(f"server_{until}_us")[known]
+        parts.append((name, moment - seen.seconds(f"server_{since}_us")[known] if since else moment))
+    parts.append(("network and client", latency - sum(spans for _, spans in parts)))
+    found = [(name, distribution(spans, "")) for name, spans in parts]
+    whole = distribution(latency, "")
+    after = distribution(
+        seen.seconds("server_finished_us")[known] - seen.seconds("server_last_token_us")[known], ""
+    )
+    assert isinstance(whole, Distribution)
+    assert isinstance(after, Distribution)
+    return Stages(
+        tuple((name, spans) for name, spans in found if isinstance(spans, Distribution)), whole, after
+    )
+
+
+def receipt_lateness(seen: Observations, started_unix_ns: int | None) -> Distribution | Missing:
+    """Server receipt minus planned, in s: lateness as the server saw it. Both clocks must be one machine's."""
+    if started_unix_ns is None:
+        return Missing("the run was not started")
+    column = seen.records.column("server_recv_unix_ns")
+    if column.null_count == len(column):
+        return Missing("the server does not tell when it had a request")
+    received = np.array(
+        [np.nan if v is None else v - started_unix_ns for v in column.to_pylist()], dtype=np.float64
+    )
+    return distribution(received / 1e9 - seen.planned_s, "the server does not tell when it had a request")

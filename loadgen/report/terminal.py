@@ -1,0 +1,250 @@
+"""A report on a terminal, in a pipe, at 80 columns, without colour: the answer first, then its reasons."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from rich.console import Console
+from rich.padding import Padding
+from rich.table import Table
+from rich.text import Text
+
+from loadgen.durations import format_duration
+from loadgen.report.figures import Distribution, Missing
+from loadgen.report.measures import Measures
+from loadgen.report.metric import BY_NAME
+from loadgen.report.report import Report
+from loadgen.report.stages import Stages
+
+_ROWS: tuple[tuple[str, tuple[str, ...]], ...] = (
+    ("latency", ("mean", "p50", "p99", "max")),
+    ("service_latency", ("p99",)),
+    ("ttft", ("p50", "p99")),
+    ("tpot", ("p50", "p99")),
+    ("lateness", ("p99",)),
+)
+_VALUES = ("offered_rate", "served_rate", "output_token_rate", "error_rate", "rejected_share", "queue_share")
+_VALUES_LAST = ("mean_batch", "recovery_s")
+_TIME_CHARS = 60
+_BARS, _ASCII_BARS = " ▁▂▃▄▅▆▇█", " .:-=+*%#"
+# Columns that fit beside the row names at 80 characters.
+_MAX_COLUMNS = 5
+
+
+def render(report: Report, console: Console) -> None:
+    """Print `report`; only ASCII where the console's encoding has no more."""
+    narrow = not console.encoding.lower().startswith("utf")
+    _headline(report, console)
+    _metrics(report.measured, console)
+    _time_line(report, console, _ASCII_BARS if narrow else _BARS)
+    _outcomes(report, console)
+    if isinstance(report.stages, Stages):
+        _stages(report.stages, console)
+    _sending(report, console)
+    if report.limits:
+        _limits(report, console)
+    _why(report, console)
+    _notes(report, console)
+
+
+def _headline(report: Report, console: Console) -> None:
+    facts = report.facts
+    trace, target = facts.get("trace") or {}, facts.get("target") or {}
+    status = report.status + (f" ({facts['exit_reason']})" if facts.get("exit_reason") else "")
+    valid = "valid" if report.validity.is_valid else "INVALID: the generator was the limit"
+    console.print(Text(f"run {facts.get('run_id')}: {status}, {valid}", style="bold"))
+    console.print(
+        Text(f"{trace.get('name')} at {target.get('url')}, model {target.get('model')}"), soft_wrap=True
+    )
+    shares = ", ".join(f"{outcome.count} {outcome.name}" for outcome in report.outcomes)
+    console.print(Text(f"{report.planned} planned: {shares}"))
+    for verdict in report.diagnosis:
+        console.print(Text(f"  -> {verdict.name}", style="bold"))
+    console.print()
+
+
+def _metrics(measured: Sequence[Measures], console: Console) -> None:
+    """One column a window; further injections, when there are many, are in report.json."""
+    shown = [measures for measures in measured if measures.requests or measures.label == "overall"]
+    left_out = len(shown) - _MAX_COLUMNS
+    shown = shown[:_MAX_COLUMNS]
+    table = Table(box=None, padding=(0, 2, 0, 0), header_style="bold")
+    table.add_column("")
+    for measures in shown:
+        table.add_column(measures.label, justify="right")
+    table.add_row("requests", *(str(measures.requests) for measures in shown))
+    table.add_row("seconds", *(f"{measures.duration_s:.1f}" for measures in shown))
+    for name in _VALUES:
+        table.add_row(_named(name), *(_value(measures, name) for measures in shown))
+    for name, statistics in _ROWS:
+        for statistic in statistics:
+            table.add_row(
+                f"{name} {statistic}", *(_statistic(measures, name, statistic) for measures in shown)
+            )
+    for name in _VALUES_LAST:
+        table.add_row(_named(name), *(_value(measures, name) for measures in shown))
+    console.print(table)
+    if left_out > 0:
+        console.print(Text(f"{left_out} more windows are in report.json"))
+    console.print(
+        Text("latency and ttft count from the planned send; percentiles by nearest rank, over successes"),
+        style="dim",
+    )
+    console.print()
+
+
+def _named(name: str) -> str:
+    unit = BY_NAME[name].unit
+    return f"{name} {unit}" if unit in ("req/s", "tokens/s") else name
+
+
+def _value(measures: Measures, name: str) -> str:
+    figure = measures.figures.get(name)
+    if not isinstance(figure, float):
+        return "-"
+    unit = BY_NAME[name].unit
+    if unit == "share":
+        return f"{figure:.1%}"
+    return format_duration(figure) if unit == "s" else f"{figure:.2f}"
+
+
+def _statistic(measures: Measures, name: str, statistic: str) -> str:
+    figure = measures.figures.get(name)
+    return format_duration(float(getattr(figure, statistic))) if isinstance(figure, Distribution) else "-"
+
+
+def _time_line(report: Report, console: Console, bars: str) -> None:
+    line = report.timeline
+    groups = _groups(len(line.labels))
+    console.print(Text(f"over time (each mark {format_duration(line.bin_s * groups[0][1])}):", style="bold"))
+    for name, words, unit in (
+        ("offered", "offered", "/s"),
+        ("in_flight", "in flight", ""),
+        ("latency_p99", "p99 latency", "s"),
+        ("server_waiting", "queued", ""),
+        ("failed", "failed", "/s"),
+    ):
+        series = line.series.get(name)
+        values = [] if series is None else [_highest(series[start:end]) for start, end in _spans(groups)]
+        known = [value for value in values if value is not None]
+        if not known or max(known) == 0:
+            continue
+        highest = max(known)
+        steps = len(bars) - 1
+        marks = "".join(
+            bars[0] if value is None else bars[min(steps, -int(-value * steps // highest))]
+            for value in values
+        )
+        top = format_duration(highest) if unit == "s" else f"{highest:.4g}{unit}"
+        console.print(Text(f"  {words:<12}{marks}  max {top}"))
+    marks = "".join(
+        "^" if any(label.startswith(("peak", "burst")) for label in line.labels[start:end]) else " "
+        for start, end in _spans(groups)
+    )
+    if marks.strip():
+        console.print(Text(f"  {'injected':<12}{marks}".rstrip()))
+    console.print()
+
+
+def _groups(count: int) -> list[tuple[int, int]]:
+    """(start, bins) of each mark: equal runs of bins, at most 60 of them."""
+    size = max(1, -(-count // _TIME_CHARS))
+    return [(start, size) for start in range(0, count, size)]
+
+
+def _spans(groups: list[tuple[int, int]]) -> list[tuple[int, int]]:
+    return [(start, start + size) for start, size in groups]
+
+
+def _highest(values: Sequence[float | None]) -> float | None:
+    return max((value for value in values if value is not None), default=None)
+
+
+def _outcomes(report: Report, console: Console) -> None:
+    others = [outcome for outcome in report.outcomes if outcome.name != "ok"]
+    if not others:
+        return
+    table = Table(box=None, padding=(0, 2, 0, 0), header_style="bold")
+    for heading in ("not ok", "count", "counts against", "mean time", "for example"):
+        table.add_column(heading, justify="right" if heading in ("count", "mean time") else "left")
+    for outcome in others:
+        mean = format_duration(outcome.duration.mean) if isinstance(outcome.duration, Distribution) else "-"
+        example = outcome.examples[0][:80] if outcome.examples else ""
+        table.add_row(outcome.name, str(outcome.count), outcome.counts_against, mean, example)
+    console.print(table)
+    console.print()
+
+
+def _stages(found: Stages, console: Console) -> None:
+    table = Table(box=None, padding=(0, 2, 0, 0), header_style="bold")
+    for heading in ("where the time went", "mean", "share", "p99"):
+        table.add_column(heading, justify="left" if heading.startswith("where") else "right")
+    for name, spans in [*found.parts, ("= latency", found.latency)]:
+        table.add_row(
+            name,
+            format_duration(spans.mean),
+            f"{spans.mean / found.latency.mean:.1%}",
+            format_duration(spans.p99),
+        )
+    console.print(table)
+    console.print()
+
+
+def _sending(report: Report, console: Console) -> None:
+    overall = report.measured[0]
+    late, ours = overall.distribution("lateness"), overall.distribution("dispatch_lateness")
+    if late is None or ours is None:
+        return
+    console.print(
+        Text(
+            f"sending: lateness p50 {format_duration(late.p50)}, p99 {format_duration(late.p99)}, "
+            f"max {format_duration(late.max)}; our own part p99 {format_duration(ours.p99)} "
+            f"(limit {format_duration(report.validity.limit_s)})"
+        )
+    )
+    if isinstance(report.receipt, Distribution):
+        console.print(
+            Text(
+                f"as the server saw it: received p50 {format_duration(report.receipt.p50)}, "
+                f"p99 {format_duration(report.receipt.p99)} after the planned send"
+            )
+        )
+    workers = (report.facts.get("generator") or {}).get("workers") or []
+    for worker in workers:
+        share = worker["cpu_s"] / worker["wall_s"] if worker["wall_s"] else 0.0
+        lag = worker["loop_lag_p99_s"]
+        lagged = "" if lag is None else f", loop lag p99 {format_duration(lag)}"
+        console.print(Text(f"worker {worker['worker']}: {share:.0%} of a core{lagged}"))
+    for reason in report.validity.reasons:
+        console.print(Text(f"invalid: {reason}", style="bold red"))
+    console.print()
+
+
+def _limits(report: Report, console: Console) -> None:
+    table = Table(box=None, padding=(0, 2, 0, 0), header_style="bold")
+    labels = list(dict.fromkeys(verdict.window for verdict in report.limits))[:_MAX_COLUMNS]
+    table.add_column("limit")
+    for label in labels:
+        table.add_column(label, justify="right")
+    for text in dict.fromkeys(verdict.limit.text for verdict in report.limits):
+        of_limit = {verdict.window: verdict.kept for verdict in report.limits if verdict.limit.text == text}
+        table.add_row(
+            text, *({True: "kept", False: "BROKEN", None: "no value"}[of_limit[label]] for label in labels)
+        )
+    console.print(table)
+    console.print()
+
+
+def _why(report: Report, console: Console) -> None:
+    console.print(Text("why:", style="bold"))
+    for verdict in report.diagnosis:
+        console.print(Padding(Text(f"{verdict.name}: {verdict.evidence}"), (0, 0, 0, 2)))
+        console.print(Padding(Text(f"next: {verdict.next_step}", style="dim"), (0, 0, 0, 4)))
+
+
+def _notes(report: Report, console: Console) -> None:
+    notes = list(report.warnings)
+    if isinstance(report.stages, Missing):
+        notes.append(f"no breakdown of the time: {report.stages.reason}")
+    for note in notes:
+        console.print(Padding(Text(f"note: {note}"), (0, 0, 0, 2)))

@@ -1,0 +1,125 @@
+"""Timeline: what happened when, in equal bins over the run."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from loadgen.percentiles import nearest_rank
+from loadgen.plan.schedule import Window
+from loadgen.report.figures import Floats
+from loadgen.report.observations import Observations
+
+_MAX_BINS = 600
+_STEPS_S = (0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0, 30.0, 60.0, 300.0, 900.0, 3600.0)
+# Gauges of the server, by the names that vLLM gave them.
+_GAUGES = {"vllm:num_requests_waiting": "server_waiting", "vllm:num_requests_running": "server_running"}
+
+Series = list[float | None]
+
+
+@dataclass(frozen=True, slots=True)
+class Timeline:
+    """Each series has one value a bin; None where nothing was observed in it.
+
+    bin_s: seconds of a bin. labels: the window of each bin, an injection before others.
+    series: offered, sent, served, failed (requests a second); tokens (a second, by arrival); in_flight (mean
+    over the bin); latency_p50, latency_p99, ttft_p50 (s, by planned moment); server_waiting, server_running.
+    """
+
+    bin_s: float
+    labels: tuple[str, ...]
+    series: dict[str, Series]
+
+
+def timeline(
+    seen: Observations, windows: Sequence[Window], run_end_s: float, telemetry: pa.Table | None
+) -> Timeline:
+    """Bins from 0 to the last thing that happened, at most 600, of a round length of 1 s or more for long runs."""
+    end_s = max(windows[-1].end_ns / 1e9 if run_end_s == np.inf else run_end_s, 1e-3)
+    bin_s = next(
+        (step for step in _STEPS_S[3 if end_s > 30 else 0 :] if end_s / step <= _MAX_BINS), end_s / _MAX_BINS
+    )
+    count = int(np.ceil(end_s / bin_s))
+    edges = np.arange(count + 1, dtype=np.float64) * np.float64(bin_s)
+    sent, end = seen.sent_s, seen.seconds("end_ns")
+    moments, tokens = seen.token_arrivals
+    failed = seen.is_decided & ~seen.is_ok
+    series: dict[str, Series] = {
+        "offered": _rates(seen.planned_s, edges),
+        "sent": _rates(sent, edges),
+        "served": _rates(end[seen.is_ok], edges),
+        "failed": _rates(end[failed], edges),
+        "tokens": _rates(moments, edges, tokens),
+        "in_flight": _in_flight(sent, end, edges),
+    }
+    places = np.clip((seen.planned_s / bin_s).astype(np.int64), 0, count - 1)
+    for name, metric, percent in (
+        ("latency_p50", "latency", 50),
+        ("latency_p99", "latency", 99),
+        ("ttft_p50", "ttft", 50),
+    ):
+        series[name] = _percentile(places, seen.per_request[metric], percent, count)
+    if telemetry is not None:
+        series |= _gauges(telemetry, edges)
+    return Timeline(bin_s, tuple(_label(windows, edges[i], edges[i + 1]) for i in range(count)), series)
+
+
+def _rates(moments: Floats, edges: Floats, weights: Floats | None = None) -> Series:
+    known = ~np.isnan(moments)
+    counts, _ = np.histogram(moments[known], edges, weights=None if weights is None else weights[known])
+    return [float(value) for value in counts / (edges[1] - edges[0])]
+
+
+def _in_flight(sent: Floats, end: Floats, edges: Floats) -> Series:
+    """Mean number in flight over each bin: total time in flight within it over its length."""
+    known = ~np.isnan(sent)
+    starts = sent[known]
+    ends = np.where(np.isnan(end[known]), edges[-1], end[known])
+    # Time spent in flight before t, summed over requests: what has passed since each start less since each end.
+    before = _passed_since(starts, edges) - _passed_since(ends, edges)
+    return [float(value) for value in np.diff(before) / (edges[1] - edges[0])]
+
+
+def _passed_since(moments: Floats, edges: Floats) -> Floats:
+    """Sum over the moments before each edge of the time from them to it."""
+    ordered = np.sort(moments)
+    sums = np.concatenate([np.zeros(1), np.cumsum(ordered)])
+    counts = np.searchsorted(ordered, edges, side="right")
+    return np.asarray(counts * edges - sums[counts], dtype=np.float64)
+
+
+def _percentile(places: npt.NDArray[np.int64], values: Floats, percent: float, count: int) -> Series:
+    known = ~np.isnan(values)
+    places, values = places[known], values[known]
+    order = np.argsort(places, kind="stable")
+    bounds = np.searchsorted(places[order], np.arange(count + 1))
+    ordered = values[order]
+    return [
+        nearest_rank(ordered[bounds[i] : bounds[i + 1]], [percent])[0] if bounds[i + 1] > bounds[i] else None
+        for i in range(count)
+    ]
+
+
+def _gauges(telemetry: pa.Table, edges: Floats) -> dict[str, Series]:
+    names = np.asarray(telemetry.column("name").cast(pa.string()).to_pylist(), dtype=object)
+    moments = np.asarray(telemetry.column("t_ns").to_numpy(), dtype=np.float64) / 1e9
+    values = np.asarray(telemetry.column("value").to_numpy(), dtype=np.float64)
+    series: dict[str, Series] = {}
+    for source, name in _GAUGES.items():
+        mask = np.asarray(names == source, dtype=bool)
+        if mask.any():
+            counts, _ = np.histogram(moments[mask], edges)
+            sums, _ = np.histogram(moments[mask], edges, weights=values[mask])
+            series[name] = [float(s / c) if c else None for s, c in zip(sums, counts, strict=True)]
+    return series
+
+
+def _label(windows: Sequence[Window], start_s: float, end_s: float) -> str:
+    inside = [w.label for w in windows if w.start_ns / 1e9 < end_s and w.end_ns / 1e9 > start_s]
+    injected = [label for label in inside if label.startswith(("peak", "burst"))]
+    return (injected or inside or ["draining"])[0]
