@@ -13,14 +13,16 @@ from rich.text import Text
 
 from loadgen.cli import console
 from loadgen.cli import shape_options as options
+from loadgen.cli.trace import refuse_to_overwrite
 from loadgen.durations import format_duration
 from loadgen.plan.planner import plan as plan_schedule
 from loadgen.plan.schedule import Schedule, write_schedule
-from loadgen.plan.summary import ScheduleSummary, rate_curve, summarise
+from loadgen.plan.summary import ScheduleSummary, by_kind, rate_curve, summarise
 from loadgen.trace.parquet import read_trace
 
 _BARS, _ASCII_BARS = " ▁▂▃▄▅▆▇█", " .:-=+*%#"
 _CURVE_CHARS = 72
+_MANY_WINDOWS = 12  # beyond these, injections of one kind share a line; --json has each
 
 
 def plan(
@@ -29,6 +31,8 @@ def plan(
     duration: options.Duration = None,
     busiest: options.Busiest = None,
     speedup: options.Speedup = 1.0,
+    arrivals: options.ArrivalForm = "trace",
+    burstiness: options.Burstiness = None,
     inject_peak: options.InjectPeak = False,
     peak_factor: options.PeakFactor = 2.0,
     peak_width: options.PeakWidth = "1s",
@@ -46,6 +50,7 @@ def plan(
     output: Annotated[
         Path | None, typer.Option("-o", "--output", help="Write the schedule here (Parquet) as well.")
     ] = None,
+    force: Annotated[bool, typer.Option("--force", help="Replace OUTPUT if it exists.")] = False,
     as_json: Annotated[
         bool, typer.Option("--json", help="Print the figures as JSON on standard output.")
     ] = False,
@@ -56,6 +61,8 @@ def plan(
         duration=duration,
         busiest=busiest,
         speedup=speedup,
+        arrivals=arrivals,
+        burstiness=burstiness,
         inject_peak=inject_peak,
         peak_factor=peak_factor,
         peak_width=peak_width,
@@ -71,6 +78,8 @@ def plan(
         max_output=max_output,
         seed=seed,
     )
+    if output is not None:
+        refuse_to_overwrite(output, trace, force=force)
     schedule = plan_schedule(read_trace(trace), shape)
     if output is not None:
         write_schedule(schedule, output)
@@ -86,29 +95,41 @@ def show_plan(out: Console, schedule: Schedule, summary: ScheduleSummary, *, tit
     out.print(
         Text(
             f"{title}: {summary.requests} requests ({summary.injected} injected) over "
-            f"{format_duration(summary.duration_s)}, {summary.rate_per_s:.2f}/s on average; "
+            f"{format_duration(summary.duration_s)}, {_rate(summary.rate_per_s)}/s on average; "
             f"highest second {summary.peak_1s_fixed} fixed, {summary.peak_1s_sliding} sliding"
         )
     )
-    if summary.input_tokens is not None:
-        answers = "unknown" if summary.output_tokens is None else f"{summary.output_tokens:,}"
-        out.print(Text(f"tokens: {summary.input_tokens:,} in, {answers} out"))
+    out.print(Text(f"lengths: {_lengths(summary, 'input')} in, {_lengths(summary, 'output')} out"))
     table = Table(box=None, padding=(0, 2, 0, 0), header_style="bold")
     table.add_column("window")
     for heading in ("from", "lasts", "requests", "injected", "rate /s"):
         table.add_column(heading, justify="right")
-    for window in summary.windows:
+    few = len(summary.windows) <= _MANY_WINDOWS
+    for window in summary.windows if few else by_kind(summary.windows):
         table.add_row(
             window.label,
             format_duration(window.start_s),
             format_duration(window.duration_s),
             str(window.requests),
             str(window.injected),
-            f"{window.rate_per_s:.2f}",
+            _rate(window.rate_per_s),
         )
     out.print(table)
     for line in curve_lines(schedule, ascii_only=not out.encoding.lower().startswith("utf")):
         out.print(Text(line))
+
+
+def _rate(rate_per_s: float | None) -> str:
+    return "-" if rate_per_s is None else f"{rate_per_s:.2f}"
+
+
+def _lengths(summary: ScheduleSummary, side: str) -> str:
+    """The sum in the first unit that rows know: tokens, else characters, else bytes."""
+    for unit in ("tokens", "chars", "bytes"):
+        total = getattr(summary, f"{side}_{unit}")
+        if total is not None:
+            return f"{total:,} {unit}"
+    return "unknown"
 
 
 def curve_lines(schedule: Schedule, *, ascii_only: bool) -> list[str]:

@@ -8,6 +8,7 @@ import typer
 
 from loadgen.durations import parse_duration_s, parse_position
 from loadgen.errors import UsageError
+from loadgen.plan.arrivals import KINDS, Arrivals
 from loadgen.plan.injection import Burst, Peak
 from loadgen.plan.shape import LengthScale, Shape
 
@@ -31,6 +32,23 @@ Busiest = Annotated[
     str | None, _in(_WINDOW, "--busiest", metavar="TIME", help="Send the busiest stretch of this length: 5m.")
 ]
 Speedup = Annotated[float, _in(_WINDOW, "--speedup", help="Divide every gap by this: 2 is twice as fast.")]
+ArrivalForm = Annotated[
+    str,
+    _in(
+        _WINDOW,
+        "--arrivals",
+        metavar="FORM",
+        help=f"Form of the arrivals, at the same mean rate: {', '.join(KINDS)}.",
+    ),
+]
+Burstiness = Annotated[
+    float | None,
+    _in(
+        _WINDOW,
+        "--burstiness",
+        help="Of --arrivals gamma: 1 is Poisson, less is burstier. Default: 0.25.",
+    ),
+]
 InjectPeak = Annotated[
     bool,
     _in(
@@ -102,6 +120,8 @@ def shape_from(
     max_input: int | None,
     max_output: int | None,
     seed: int,
+    arrivals: str = "trace",
+    burstiness: float | None = None,
 ) -> Shape:
     """The Shape of these options. Raises UsageError or ScheduleError naming the one that cannot be used."""
     if peak_at and not inject_peak:
@@ -135,6 +155,7 @@ def shape_from(
         duration_s=_seconds(duration, "--duration"),
         busiest_s=_seconds(busiest, "--busiest"),
         speedup=speedup,
+        arrivals=Arrivals(arrivals, burstiness),
         lengths=LengthScale(scale_input, scale_output, max_input, max_output),
         peak=peak,
         burst=burst,

@@ -128,7 +128,8 @@ class Burst:
 def busiest_offsets(planned_ns: Moments, width_ns: int) -> Moments:
     """Arrivals of the earliest interval [t, t + width) that holds most of them, as offsets from its start."""
     first, last = busiest(planned_ns, width_ns)
-    return planned_ns[first:last] - planned_ns[first]
+    offsets_ns: Moments = planned_ns[first:last] - planned_ns[first]
+    return offsets_ns
 
 
 def places(at: tuple[Position, ...], count: int, width_ns: int, length_ns: int, *, option: str) -> list[int]:

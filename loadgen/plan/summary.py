@@ -2,42 +2,55 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
 import pyarrow.compute as pc
 
 from loadgen.plan.schedule import Schedule
+from loadgen.plan.windows import places_in
 from loadgen.trace.statistics import SECOND_NS, peak_within
+
+# A rate over less than this says nothing: one request at a schedule's last nanosecond is no 1e9/s.
+_SHORTEST_RATE_S = 1e-3
 
 
 @dataclass(frozen=True, slots=True)
 class WindowSummary:
-    """All stretches of one label together. rate_per_s: requests over their seconds."""
+    """All stretches of one label together, `start_s` of the first.
+
+    rate_per_s: requests over the seconds of the stretches, None where these are under 1 ms.
+    """
 
     label: str
     start_s: float
     duration_s: float
     requests: int
     injected: int
-    rate_per_s: float
+    rate_per_s: float | None
 
 
 @dataclass(frozen=True, slots=True)
 class ScheduleSummary:
-    """Counts, seconds and rates of a schedule. Token sums are None where no row knows its tokens.
+    """Counts, seconds and rates of a schedule. Sums of a length that no row knows are None.
 
-    peak_1s_fixed: most requests in one second counted from the start; peak_1s_sliding: in any second.
+    rate_per_s: requests over the length, None where that is under 1 ms. peak_1s_fixed: most requests in one
+    second counted from the start; peak_1s_sliding: in any second. Each sum counts the rows that know that length.
     """
 
     requests: int
     injected: int
     duration_s: float
-    rate_per_s: float
+    rate_per_s: float | None
     peak_1s_fixed: int
     peak_1s_sliding: int
     input_tokens: int | None
+    input_chars: int | None
+    input_bytes: int | None
     output_tokens: int | None
+    output_chars: int | None
+    output_bytes: int | None
     windows: tuple[WindowSummary, ...]
     schedule_hash: str
 
@@ -46,47 +59,78 @@ def summarise(schedule: Schedule) -> ScheduleSummary:
     """The figures of `schedule`; windows in order of their first appearance."""
     planned_ns = schedule.planned_ns
     is_extra = np.asarray(schedule.table.column("copy").to_numpy()) > 0
-    labels = np.asarray(schedule.table.column("window").cast("string").to_pylist(), dtype=object)
-    windows: list[WindowSummary] = []
-    for label in dict.fromkeys(window.label for window in schedule.windows):
-        spans = [window for window in schedule.windows if window.label == label]
-        duration_s = sum(window.end_ns - window.start_ns for window in spans) / 1e9
-        inside = labels == label
-        windows.append(
-            WindowSummary(
-                label=label,
-                start_s=spans[0].start_ns / 1e9,
-                duration_s=duration_s,
-                requests=int(inside.sum()),
-                injected=int((inside & is_extra).sum()),
-                rate_per_s=float(inside.sum() / duration_s),
-            )
-        )
-    duration_s = schedule.end_ns / 1e9
+    places = places_in(schedule.windows, planned_ns)
+    requests = np.bincount(places, minlength=len(schedule.windows)).tolist()
+    injected = np.bincount(places[is_extra], minlength=len(schedule.windows)).tolist()
+    stretches = [
+        _window_summary(window.label, window.start_ns / 1e9, (window.end_ns - window.start_ns) / 1e9, *counts)
+        for window, *counts in zip(schedule.windows, requests, injected, strict=True)
+    ]
+    sums = {
+        name: pc.sum(schedule.table.column(name)).as_py()
+        for name in schedule.table.schema.names
+        if name.startswith(("input_", "output_"))
+    }
     return ScheduleSummary(
         requests=schedule.num_requests,
         injected=int(is_extra.sum()),
-        duration_s=duration_s,
-        rate_per_s=schedule.num_requests / duration_s,
-        peak_1s_fixed=int(np.bincount(planned_ns // SECOND_NS).max()),
+        duration_s=schedule.end_ns / 1e9,
+        rate_per_s=_rate_per_s(schedule.num_requests, schedule.end_ns / 1e9),
+        peak_1s_fixed=int(np.unique(planned_ns // SECOND_NS, return_counts=True)[1].max()),
         peak_1s_sliding=peak_within(planned_ns, SECOND_NS),
-        input_tokens=pc.sum(schedule.table.column("input_tokens")).as_py(),
-        output_tokens=pc.sum(schedule.table.column("output_tokens")).as_py(),
-        windows=tuple(windows),
+        windows=_joined(stretches, [stretch.label for stretch in stretches]),
         schedule_hash=schedule.schedule_hash,
+        **sums,
     )
 
 
+def by_kind(windows: Sequence[WindowSummary]) -> tuple[WindowSummary, ...]:
+    """`peak-1`, `peak-2` and so on joined as `peak (2)`: few lines where injections are many."""
+    kinds = [window.label.split("-")[0] for window in windows]
+    counts = {kind: kinds.count(kind) for kind in dict.fromkeys(kinds)}
+    return _joined(windows, [f"{kind} ({counts[kind]})" if counts[kind] > 1 else kind for kind in kinds])
+
+
 def rate_curve(schedule: Schedule, num_bins: int) -> tuple[list[int], list[str], float]:
-    """Requests in each of `num_bins` equal bins, the label at each bin's middle (an injection within wins),
-    and the bin's seconds."""
+    """Requests in each of `num_bins` equal bins, the label of each (an injection that touches it wins), and
+    the bin's seconds."""
     width_ns = schedule.end_ns / num_bins
     places = np.minimum((schedule.planned_ns / width_ns).astype(np.int64), num_bins - 1)
     counts = np.bincount(places, minlength=num_bins).tolist()
+    starts_ns = np.array([window.start_ns for window in schedule.windows])
+    edges_ns = np.arange(num_bins + 1) * width_ns
+    firsts = np.searchsorted(starts_ns, edges_ns[:-1], side="right") - 1
+    lasts = np.searchsorted(starts_ns, edges_ns[1:], side="left")
     labels: list[str] = []
-    for number in range(num_bins):
-        start_ns, end_ns = number * width_ns, (number + 1) * width_ns
-        inside = [w.label for w in schedule.windows if w.start_ns < end_ns and w.end_ns > start_ns]
+    for first, last in zip(firsts, lasts, strict=True):
+        inside = [window.label for window in schedule.windows[first : max(last, first + 1)]]
         injected = [label for label in inside if label.startswith(("peak", "burst"))]
         labels.append((injected or inside)[0])
     return counts, labels, width_ns / 1e9
+
+
+def _joined(windows: Sequence[WindowSummary], labels: Sequence[str]) -> tuple[WindowSummary, ...]:
+    """Windows of equal label as one, in order of first appearance."""
+    groups: dict[str, list[WindowSummary]] = {label: [] for label in labels}
+    for window, label in zip(windows, labels, strict=True):
+        groups[label].append(window)
+    return tuple(
+        _window_summary(
+            label,
+            group[0].start_s,
+            sum(window.duration_s for window in group),
+            sum(window.requests for window in group),
+            sum(window.injected for window in group),
+        )
+        for label, group in groups.items()
+    )
+
+
+def _window_summary(
+    label: str, start_s: float, duration_s: float, requests: int, injected: int
+) -> WindowSummary:
+    return WindowSummary(label, start_s, duration_s, requests, injected, _rate_per_s(requests, duration_s))
+
+
+def _rate_per_s(requests: int, duration_s: float) -> float | None:
+    return requests / duration_s if duration_s >= _SHORTEST_RATE_S else None
