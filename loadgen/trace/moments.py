@@ -38,14 +38,15 @@ def number_ns(text: str, unit_ns: int) -> int:
     if plain is None:
         try:
             value = Decimal(text.strip()) * unit_ns
-            return int(value)
+            value_ns = int(value)
         except (InvalidOperation, OverflowError, ValueError) as exc:
             raise ValueError("no number") from exc
+        return _within_range(value_ns)
     sign, whole, fraction = plain.groups()
     value_ns = int(whole) * unit_ns
     if fraction:
         value_ns += int(fraction) * unit_ns // 10 ** len(fraction)
-    return -value_ns if sign == "-" else value_ns
+    return _within_range(-value_ns if sign == "-" else value_ns)
 
 
 def epoch_unit(magnitude: int) -> str | None:
@@ -84,7 +85,14 @@ def calendar_ns(text: str) -> tuple[int, int | None]:
     ns = day_number * _DAY_NS + (hours * 3600 + minutes * 60 + seconds) * 10**9
     if fraction:
         ns += int(fraction[:9].ljust(9, "0"))
-    return ns, _offset_ns(zone)
+    return _within_range(ns), _offset_ns(zone)
+
+
+def _within_range(ns: int) -> int:
+    # Files hold 64-bit integers: from 1824 to 2116, which leaves room to subtract.
+    if not -(2**62) < ns < 2**62:
+        raise ValueError("a moment beyond 1824 to 2116")
+    return ns
 
 
 @lru_cache(maxsize=1024)

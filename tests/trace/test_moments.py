@@ -95,10 +95,21 @@ def test_small_number_has_no_epoch_unit(magnitude: int) -> None:
     assert epoch_unit(magnitude) is None
 
 
-@given(st.integers(-(10**18), 10**18), st.integers(0, 12))
+@given(st.integers(-(4 * 10**9), 4 * 10**9), st.integers(0, 12))
 def test_decimal_numbers_are_exact(digits: int, places: int) -> None:
     text = f"{Decimal(digits).scaleb(-places):f}"
     assert number_ns(text, SECOND) == int(Decimal(text) * SECOND)
+
+
+@pytest.mark.parametrize("text", ["1e30", "9" * 30, "9" * 5000])
+def test_number_beyond_the_range_of_a_file_is_refused(text: str) -> None:
+    with pytest.raises(ValueError, match=r"number|beyond|limit"):
+        number_ns(text, SECOND)
+
+
+def test_date_beyond_the_range_of_a_file_is_refused() -> None:
+    with pytest.raises(ValueError, match="beyond"):
+        calendar_ns("9999-12-31 00:00:00")
 
 
 @pytest.mark.parametrize("text", ["", "-", "abc", "1.2.3", "NaN", "Infinity", "0x10"])

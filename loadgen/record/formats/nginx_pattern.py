@@ -10,7 +10,7 @@ from loadgen.errors import UsageError
 # Variables that a recording reads, and the text each must have for its line to be well-formed.
 _READ = {
     "msec": rb"\d{9,11}\.\d+",
-    "request_time": rb"\d+(?:\.\d+)?",
+    "request_time": rb"\d{1,8}(?:\.\d+)?",
     "time_local": rb"\d\d/[A-Z][a-z][a-z]/\d{4}:\d\d:\d\d:\d\d [+-]\d{4}",
     "time_iso8601": rb"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(?:[+-]\d\d:\d\d|Z)",
     "status": rb"\d{1,3}",
@@ -19,9 +19,9 @@ _READ = {
     "body_bytes_sent": rb"\d+|-",
     # Not variables of nginx: what other servers' formats are translated to.
     "start_time": rb"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(?:\.\d+)?(?:Z|[+-]\d\d:?\d\d)",
-    "duration_us": rb"\d+",
-    "duration_ms": rb"\d+",
-    "duration_s": rb"\d+",
+    "duration_us": rb"\d{1,14}",
+    "duration_ms": rb"\d{1,11}",
+    "duration_s": rb"\d{1,8}",
     "request": None,
     "request_method": None,
     "request_uri": None,
