@@ -122,6 +122,14 @@ def record(
 
     Arrival is not what most logs write: nginx stamps the end of a request, so its duration is subtracted;
     requests are sorted after all files are read. A fidelity report tells what was found and assumed.
+
+    Examples:
+
+    loadgen record access.log access.log.1 access.log.2.gz --format nginx --path /v1/ -o day.parquet
+
+    loadgen record app.jsonl --time meta.t_recv --input-tokens sizes.prompt --output-tokens sizes.completion
+
+    loadgen record export.csv --time 'Req At' --zone Europe/Berlin --input-tokens 'In Tok'
     """
     lengths = {
         "input_tokens": input_tokens,
@@ -164,15 +172,6 @@ def record(
         document = describe(recording.trace, target)
         document["fidelity"] = recording.fidelity.as_document(show_lines=show_lines)
         console.print_json(document)
-
-
-record.__doc__ = (record.__doc__ or "") + (
-    "\n\n    Examples:\n\n"
-    "    loadgen record access.log access.log.1 access.log.2.gz --format nginx --path /v1/ -o day.parquet\n\n"
-    "    loadgen record app.jsonl --format jsonl --time meta.t_recv --input-tokens sizes.prompt "
-    "--output-tokens sizes.completion\n\n"
-    "    loadgen record export.csv --format csv --time 'Req At' --zone Europe/Berlin --input-tokens 'In Tok'"
-)
 
 
 def _total_bytes(logs: list[Path]) -> int | None:
