@@ -34,12 +34,12 @@ def plan(
     arrivals: options.ArrivalForm = "trace",
     burstiness: options.Burstiness = None,
     inject_peak: options.InjectPeak = False,
-    peak_factor: options.PeakFactor = 2.0,
-    peak_width: options.PeakWidth = "1s",
+    peak_factor: options.PeakFactor = options.DEFAULT_PEAK_FACTOR,
+    peak_width: options.PeakWidth = options.DEFAULT_PEAK_WIDTH,
     peak_at: options.PeakAt = None,
     peak_count: options.PeakCount = 1,
     inject_burst: options.InjectBurst = None,
-    burst_width: options.BurstWidth = "30ms",
+    burst_width: options.BurstWidth = options.DEFAULT_BURST_WIDTH,
     burst_at: options.BurstAt = None,
     burst_every: options.BurstEvery = None,
     scale_input: options.ScaleInput = 1.0,
@@ -85,22 +85,25 @@ def plan(
         write_schedule(schedule, output)
     summary = summarise(schedule)
     if as_json:
-        console.print_json({"trace": trace.name, **asdict(summary)})
+        console.print_json({"trace": trace.name, "shape": schedule.shape, **asdict(summary)})
     else:
         show_plan(console.out(), schedule, summary, title=trace.name)
 
 
 def show_plan(out: Console, schedule: Schedule, summary: ScheduleSummary, *, title: str) -> None:
     """The figures and the curve, 80 columns wide."""
+    injected = f" ({summary.injected} injected)" if summary.injected else ""
+    out.print(
+        Text(f"{title}: {summary.requests} requests{injected} over {format_duration(summary.duration_s)}")
+    )
     out.print(
         Text(
-            f"{title}: {summary.requests} requests ({summary.injected} injected) over "
-            f"{format_duration(summary.duration_s)}, {_rate(summary.rate_per_s)}/s on average; "
-            f"highest second {summary.peak_1s_fixed} fixed, {summary.peak_1s_sliding} sliding"
+            f"rate: {_rate(summary.rate_per_s)}/s on average; most in one second: "
+            f"{summary.peak_1s_fixed} (fixed), {summary.peak_1s_sliding} (sliding)"
         )
     )
     out.print(Text(f"lengths: {_lengths(summary, 'input')} in, {_lengths(summary, 'output')} out"))
-    table = Table(box=None, padding=(0, 2, 0, 0), header_style="bold")
+    table = Table(box=None, padding=(0, 2, 0, 0), pad_edge=False, header_style="bold")
     table.add_column("window")
     for heading in ("from", "lasts", "requests", "injected", "rate /s"):
         table.add_column(heading, justify="right")

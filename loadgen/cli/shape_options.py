@@ -13,6 +13,7 @@ from loadgen.plan.injection import Burst, Peak
 from loadgen.plan.shape import LengthScale, Shape
 
 _WINDOW, _INJECTION, _LENGTHS = "Which part, how fast", "Injected load", "Lengths"
+DEFAULT_PEAK_FACTOR, DEFAULT_PEAK_WIDTH, DEFAULT_BURST_WIDTH = 2.0, "1s", "30ms"
 
 
 def _in(panel: str, *names: str, help: str, metavar: str | None = None) -> typer.models.OptionInfo:  # noqa: A002  # typer's own word
@@ -124,12 +125,24 @@ def shape_from(
     burstiness: float | None = None,
 ) -> Shape:
     """The Shape of these options. Raises UsageError or ScheduleError naming the one that cannot be used."""
-    if peak_at and not inject_peak:
-        raise UsageError("--peak-at is given without --inject-peak", hint="add --inject-peak")
-    if (burst_at or burst_every) and inject_burst is None:
-        raise UsageError(
-            "--burst-at or --burst-every is given without --inject-burst", hint="add --inject-burst N"
-        )
+    # An option that would change nothing is a mistake; those of peaks and bursts need what they belong to.
+    if not inject_peak:
+        for option, is_given in (
+            ("--peak-factor", peak_factor != DEFAULT_PEAK_FACTOR),
+            ("--peak-width", peak_width != DEFAULT_PEAK_WIDTH),
+            ("--peak-at", bool(peak_at)),
+            ("--peak-count", peak_count != 1),
+        ):
+            if is_given:
+                raise UsageError(f"{option} is given without --inject-peak", hint="add --inject-peak")
+    if inject_burst is None:
+        for option, is_given in (
+            ("--burst-width", burst_width != DEFAULT_BURST_WIDTH),
+            ("--burst-at", bool(burst_at)),
+            ("--burst-every", burst_every is not None),
+        ):
+            if is_given:
+                raise UsageError(f"{option} is given without --inject-burst", hint="add --inject-burst N")
     if peak_at and peak_count not in (1, len(peak_at)):
         raise UsageError(
             f"--peak-count is {peak_count}, but --peak-at is given {len(peak_at)} times",

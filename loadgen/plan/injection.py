@@ -67,7 +67,8 @@ class Peak:
         ):
             present = np.searchsorted(planned_ns, [start_ns, start_ns + width_ns])
             num_added = max(0, target - int(present[1] - present[0]))
-            offsets_ns = np.sort(np.resize(pattern_ns, num_added))
+            # As many from each part of the pattern, so that half a pattern has the form of the whole.
+            offsets_ns = pattern_ns[np.arange(num_added) * len(pattern_ns) // max(1, num_added)]
             injected.append(Extras(f"peak-{number}", start_ns, start_ns + width_ns, start_ns + offsets_ns))
         return injected
 
