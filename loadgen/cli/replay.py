@@ -192,7 +192,6 @@ def replay(  # one local a option: the command line is wide, and flat is how it 
     criteria = criteria_from(slo=slo, max_error_rate=max_error_rate, max_lateness=max_lateness)
     read = read_trace(trace)
     schedule = plan(read, shape)
-    show_plan(console.err(), schedule, summarise(schedule), title=trace.name)
 
     with served_target(serve) if serve is not None else nullcontext(url) as served_url:
         where = checked_url or parse_url(str(served_url))
@@ -226,6 +225,8 @@ def replay(  # one local a option: the command line is wide, and flat is how it 
 
 
 def _execute(run: Run, schedule: Schedule) -> tuple[RunFolder, str | None]:
+    # Before the first send: a wrong unit or window is seen here, not after half an hour.
+    show_plan(console.err(), schedule, summarise(schedule), title=run.trace_name)
     console.note(f"sending to {run.settings.target.url}, model {run.asking.model}")
     with LiveDisplay(schedule) as display:
         folder, ending = execute(run, display.show)

@@ -70,6 +70,8 @@ def test_a_run_with_a_peak_ends_with_a_whole_folder_and_a_report(steady: Path, t
             "--url",
             fake.url,
             "--inject-peak",
+            "--peak-width",
+            "100ms",
             "--out-dir",
             tmp_path / "runs",
             "--name",
@@ -194,7 +196,7 @@ def test_a_second_ctrl_c_leaves_at_once_with_the_records_on_disk(tmp_path: Path)
         process.send_signal(signal.SIGINT)
         process.communicate(timeout=20)
     assert process.returncode == 130
-    assert command.run("report", only_run(tmp_path / "runs")).returncode == 0
+    assert command.run("report", only_run(tmp_path / "runs")).returncode in (0, 4)
 
 
 def test_a_killed_run_can_be_reported_up_to_its_last_second(tmp_path: Path) -> None:
@@ -210,7 +212,7 @@ def test_a_killed_run_can_be_reported_up_to_its_last_second(tmp_path: Path) -> N
     assert not (folder / "requests.parquet").exists()
     assert facts(folder)["status"] == "running"
     ran = command.run("report", folder, "--json")
-    assert ran.returncode == 0, ran.stderr
+    assert ran.returncode in (0, 4), ran.stderr
     report = strictly(ran.stdout)
     assert report["run"]["status"] == "interrupted"
     # One second at 50 requests a second may be lost, no more.
@@ -249,8 +251,10 @@ def test_no_secret_is_shown_or_kept(steady: Path, tmp_path: Path) -> None:
         assert all(KEY not in (row["error"] or "") for row in rows(folder))
 
 
-@pytest.mark.parametrize("encoding", ["cp1252", "ascii", "utf-8"])
-@pytest.mark.parametrize("environment", [{}, {"NO_COLOR": "1", "TERM": "dumb"}], ids=["plain", "no-color"])
+@pytest.mark.parametrize(
+    ("encoding", "environment"),
+    [("cp1252", {}), ("ascii", {"NO_COLOR": "1", "TERM": "dumb"}), ("utf-8", {"TERM": "xterm-256color"})],
+)
 def test_piped_output_holds_no_escape_and_no_code_page_breaks_it(
     steady: Path, tmp_path: Path, encoding: str, environment: dict[str, str]
 ) -> None:

@@ -1,0 +1,260 @@
+"""A run folder to a report: validity, verdicts, limits, exit codes, strict JSON."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from loadgen.errors import ExitCode, UsageError
+from loadgen.plan.schedule import Window
+from loadgen.report.limit import error_rate_limit, parse_limit
+from loadgen.report.report import Report, build_report
+from loadgen.report.validity import Thresholds
+from support.runs import failed, health, ns, ok, written
+
+GOOD = [
+    ok(0.1 * k, sent_s=0.1 * k + 0.0001, first_s=0.1 * k + 0.05, last_s=0.1 * k + 0.2) for k in range(100)
+]
+
+
+def report(folder: Path, rows: list[dict[str, Any]], *limits: str, **settings: Any) -> Report:
+    return build_report(
+        written(folder, rows, **settings), Thresholds(), [parse_limit(text) for text in limits]
+    )
+
+
+def strictly(built: Report) -> Any:
+    def refuse(name: str) -> None:
+        raise ValueError(name)
+
+    return json.loads(json.dumps(built.as_json(), allow_nan=False), parse_constant=refuse)
+
+
+@pytest.mark.parametrize(
+    "rows",
+    [
+        [failed(0, "refused", end_s=0.001)],
+        [failed(0, "not_sent")],
+        [ok(0, first_s=0.1, last_s=0.1, tokens=1)],
+        [failed(0, "unfinished", end_s=1.0)],
+        [ok(0, first_s=0.1, last_s=0.2) | {"chunk_gap_us": None, "first_token_ns": None, "num_chunks": None}],
+    ],
+    ids=["no success", "nothing sent", "one token", "unfinished", "no stream"],
+)
+def test_a_report_of_next_to_nothing_is_strict_json(tmp_path: Path, rows: list[dict[str, Any]]) -> None:
+    # F81
+    document = strictly(report(tmp_path, rows))
+    assert document["requests"]["planned"] == 1
+    latency = document["windows"][0]["metrics"]["latency"]
+    assert "count" in latency or (latency["value"] is None and latency["reason"])
+
+
+def test_a_window_of_no_length_is_no_division_by_zero(tmp_path: Path) -> None:
+    # F81: a run that ended the moment it began.
+    built = report(tmp_path, [failed(0, "not_sent")], run_end_ns=0)
+    strictly(built)
+    assert built.measured[0].value("offered_rate") is None
+
+
+def test_a_good_run_is_valid_healthy_and_exits_0(tmp_path: Path) -> None:
+    rows = [row | {"server_finished_us": 200_000, "server_parsed_us": 10, "server_pre_start_us": 20,
+                   "server_pre_end_us": 30, "server_enqueued_us": 40, "server_exec_start_us": 1000,
+                   "server_prefill_end_us": 40_000, "server_first_token_us": 49_000,
+                   "server_last_token_us": 199_000} for row in GOOD]  # fmt: skip
+    built = report(tmp_path, rows)
+    assert built.validity.is_valid
+    assert [verdict.name for verdict in built.diagnosis] == ["healthy"]
+    assert built.exit_code is ExitCode.OK
+
+
+class TestValidity:
+    def late(self, by_s: float) -> list[dict[str, Any]]:
+        return [
+            ok(0.1 * k, sent_s=0.1 * k + by_s, first_s=0.1 * k + by_s + 0.05, last_s=0.1 * k + by_s + 0.2)
+            for k in range(100)
+        ]
+
+    def test_late_sends_make_a_run_invalid(self, tmp_path: Path) -> None:
+        built = report(tmp_path, self.late(0.02))
+        assert not built.validity.is_valid
+        assert "left late" in built.validity.reasons[0]
+        assert built.diagnosis[0].name == "generator-bound"
+        assert built.exit_code is ExitCode.RUN_INVALID
+
+    def test_the_limit_grows_with_the_time_to_first_token(self, tmp_path: Path) -> None:
+        slow = [
+            ok(0.1 * k, sent_s=0.1 * k + 0.02, first_s=0.1 * k + 2, last_s=0.1 * k + 3) for k in range(100)
+        ]
+        assert report(tmp_path, slow).validity.is_valid
+
+    def test_the_time_to_open_a_connection_is_not_our_lateness(self, tmp_path: Path) -> None:
+        rows = [row | {"dispatched_ns": row["planned_ns"] + 1000} for row in self.late(0.02)]
+        assert report(tmp_path, rows).validity.is_valid
+
+    def test_a_wait_behind_our_own_cap_is(self, tmp_path: Path) -> None:
+        rows = [row | {"dispatched_ns": row["planned_ns"] + 1000} for row in self.late(0.02)]
+        built = report(tmp_path, rows, settings={"max_concurrency": 1})
+        assert "--max-concurrency" in built.validity.reasons[0]
+
+    @pytest.mark.parametrize(
+        ("rows", "facts", "reason"),
+        [
+            ([failed(9.95, "client_error", end_s=9.96)], {}, "limit of this machine"),
+            ([failed(9.95, "not_sent")], {}, "not sent"),
+            ([], {"generator": {"workers": [], "lost": [1]}}, "died"),
+            ([], {"generator": {"workers": [health(0, loop_lag_p99_s=0.08)], "lost": []}}, "overloaded"),
+        ],
+    )
+    def test_causes_on_our_side_make_a_run_invalid(
+        self, tmp_path: Path, rows: list[dict[str, Any]], facts: dict[str, Any], reason: str
+    ) -> None:
+        # F39, F61, F62
+        built = report(tmp_path, [*GOOD, *rows], **facts)
+        assert reason in " ".join(built.validity.reasons)
+        assert built.measured[0].value("error_rate") == 0.0
+
+    def test_what_an_interruption_left_unsent_is_no_fault(self, tmp_path: Path) -> None:
+        built = report(
+            tmp_path, [*GOOD, failed(9.95, "not_sent")], status="interrupted", exit_reason="SIGINT"
+        )
+        assert built.validity.is_valid
+        assert built.exit_code is ExitCode.OK
+
+
+def test_a_killed_run_counts_what_it_could_not_tell_as_unrecorded(tmp_path: Path) -> None:
+    # F84
+    built = report(tmp_path, GOOD[:60], planned=100, status="running", run_end_ns=None, generator=None)
+    assert built.status == "interrupted"
+    counts = {outcome.name: outcome.count for outcome in built.outcomes}
+    assert counts == {"ok": 60, "unrecorded": 40}
+
+
+class TestLimits:
+    def test_a_kept_limit_exits_0_and_a_broken_one_1(self, tmp_path: Path) -> None:
+        assert report(tmp_path, GOOD, "latency p99 < 300ms").exit_code is ExitCode.OK
+        assert report(tmp_path, GOOD, "latency p99 < 100ms").exit_code is ExitCode.LIMIT_BROKEN
+
+    def test_a_limit_without_a_value_is_not_kept(self, tmp_path: Path) -> None:
+        built = report(tmp_path, GOOD, "queue_share < 50%")
+        assert built.limits[0].kept is None
+        assert built.exit_code is ExitCode.LIMIT_BROKEN
+
+    def test_five_failures_in_twenty_break_ten_percent(self, tmp_path: Path) -> None:
+        # F26
+        rows = [*GOOD[:15], *(failed(2 + 0.1 * k, "http_error", end_s=3) for k in range(5))]
+        folder = written(tmp_path, rows)
+        built = build_report(folder, Thresholds(), [error_rate_limit("10%")])
+        assert built.exit_code is ExitCode.LIMIT_BROKEN
+
+    def test_nothing_but_failures_exits_5(self, tmp_path: Path) -> None:
+        # F26
+        built = report(tmp_path, [failed(0.1 * k, "refused", end_s=0.2) for k in range(20)])
+        assert built.exit_code is ExitCode.RUN_FAILED
+        assert strictly(built)["windows"][0]["metrics"]["latency"]["value"] is None
+
+    def test_each_window_has_a_verdict_of_its_own(self, tmp_path: Path) -> None:
+        windows = [Window("baseline", 0, ns(5)), Window("peak-1", ns(5), ns(10))]
+        rows = [row | {"window": "baseline" if row["planned_ns"] < ns(5) else "peak-1"} for row in GOOD]
+        for row in rows[50:]:
+            row["last_token_ns"] += ns(1)
+        built = report(tmp_path, rows, "latency p50 < 500ms", windows=windows)
+        assert {v.window: v.kept for v in built.limits} == {
+            "overall": True,
+            "baseline": True,
+            "peak-1": False,
+        }
+
+    @pytest.mark.parametrize(
+        ("text", "metric", "statistic", "bound"),
+        [
+            ("ttft p99 < 800ms", "ttft", "p99", 0.8),
+            ("error_rate<1%", "error_rate", None, 0.01),
+            ("served_rate >= 20", "served_rate", None, 20.0),
+            ("latency max <= 1m", "latency", "max", 60.0),
+        ],
+    )
+    def test_limits_are_read(self, text: str, metric: str, statistic: str | None, bound: float) -> None:
+        limit = parse_limit(text)
+        assert (limit.metric, limit.statistic, limit.bound) == (metric, statistic, pytest.approx(bound))
+
+    @pytest.mark.parametrize(
+        "text",
+        ["", "ttft", "ttft < 800ms", "ttft p99 < 800", "error_rate p99 < 1%", "nonsense < 1", "error_rate < x",
+         "ttft p42 < 1s"],
+    )  # fmt: skip
+    def test_what_is_no_limit_is_refused(self, text: str) -> None:
+        with pytest.raises(UsageError, match="--slo"):
+            parse_limit(text)
+
+
+class TestDiagnosis:
+    def names(self, built: Report) -> set[str]:
+        return {verdict.name for verdict in built.diagnosis}
+
+    def queued(self, share: float, **more: Any) -> list[dict[str, Any]]:
+        stages = {
+            "server_parsed_us": 0, "server_pre_start_us": 0, "server_pre_end_us": 0, "server_enqueued_us": 0,
+            "server_exec_start_us": round(share * 100_000), "server_prefill_end_us": 100_000,
+            "server_first_token_us": 100_000, "server_last_token_us": 100_000, "server_finished_us": 100_000,
+        }  # fmt: skip
+        return [row | stages | more for row in GOOD]
+
+    def facts(self, max_batch_size: int) -> dict[str, Any]:
+        return {"url": "u", "model": "m", "dialect": "chat", "facts": {"max_batch_size": max_batch_size}}
+
+    def test_waiting_with_room_in_the_batches_is_a_conservative_policy(self, tmp_path: Path) -> None:
+        built = report(tmp_path, self.queued(0.7, server_mean_batch=2.0), target=self.facts(8))
+        assert self.names(built) == {"batching too conservative"}
+        assert "70%" in built.diagnosis[0].evidence
+
+    def test_waiting_with_full_batches_is_saturation(self, tmp_path: Path) -> None:
+        built = report(tmp_path, self.queued(0.7, server_mean_batch=7.5), target=self.facts(8))
+        assert self.names(built) == {"saturated"}
+
+    def test_waiting_without_the_limit_known_is_left_open(self, tmp_path: Path) -> None:
+        assert self.names(report(tmp_path, self.queued(0.7))) == {"saturated, or batching too conservative"}
+
+    def test_waiting_for_preprocessing_has_its_own_name(self, tmp_path: Path) -> None:
+        stages = {"server_pre_start_us": 60_000, "server_pre_end_us": 60_000, "server_enqueued_us": 60_000}
+        built = report(tmp_path, self.queued(0.6, **stages))
+        assert self.names(built) == {"preprocessing-bound"}
+
+    def test_a_tail_far_above_the_mean_is_head_of_line(self, tmp_path: Path) -> None:
+        rows = self.queued(0.1)
+        for row in rows[-3:]:
+            row["last_token_ns"] += ns(5)
+        assert "head of line" in self.names(report(tmp_path, rows))
+
+    def test_refusals_are_named(self, tmp_path: Path) -> None:
+        rows = [*self.queued(0.1), *(failed(9.9, "rejected", end_s=9.91) for _ in range(10))]
+        assert "rejecting" in self.names(report(tmp_path, rows))
+
+    def test_few_requests_are_not_enough(self, tmp_path: Path) -> None:
+        assert self.names(report(tmp_path, GOOD[:5])) == {"not enough evidence"}
+
+    def test_a_peak_that_did_not_hold_is_named(self, tmp_path: Path) -> None:
+        windows = [Window("baseline", 0, ns(9)), Window("peak-1", ns(9), ns(10))]
+        rows = [
+            row | {"window": "baseline" if row["planned_ns"] < ns(9) else "peak-1"}
+            for row in self.queued(0.1)
+        ]
+        for row in rows[-10:]:
+            row["last_token_ns"] += ns(0.3)
+        assert "peak-1 did not hold" in self.names(report(tmp_path, rows, windows=windows))
+
+
+def test_buffered_delivery_is_warned_of(tmp_path: Path) -> None:
+    # F21
+    rows = [row | {"num_chunks": 200, "num_coalesced": 196} for row in GOOD]
+    assert "98%" in " ".join(report(tmp_path, rows).warnings)
+
+
+def test_the_timeline_counts_what_happened(tmp_path: Path) -> None:
+    line = report(tmp_path, GOOD).timeline
+    offered, in_flight = line.series["offered"], line.series["in_flight"]
+    assert sum(value or 0 for value in offered) * line.bin_s == pytest.approx(100)
+    # Little's law: time in flight, summed, is what the requests took.
+    assert sum(value or 0 for value in in_flight) * line.bin_s == pytest.approx(100 * 0.1999, rel=0.01)
