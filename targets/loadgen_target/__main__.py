@@ -1,0 +1,32 @@
+"""`python -m loadgen_target FLAGS`: start the server; `loadgen serve FLAGS` is the same."""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+
+import uvloop
+
+from loadgen_target.config import ConfigError
+from loadgen_target.flags import parse_flags
+
+
+def main() -> int:
+    """Run the server; a ConfigError becomes one line, its hint, and exit code 2."""
+    try:
+        config = parse_flags(sys.argv[1:])
+        # Here, so that --help and a wrong flag do not wait for it.
+        from loadgen_target.server import serve  # noqa: PLC0415
+
+        with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+            return runner.run(serve(config))
+    except ConfigError as error:
+        hint = f" ({error.hint})" if error.hint else ""
+        sys.stderr.write(f"loadgen-target: {error.message}{hint}\n")
+        return 2
+    except KeyboardInterrupt:
+        return 130
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,266 @@
+"""Engine: the only owner of the queue, the batches and the cache's slots. It knows no model and no process."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from typing import Protocol
+
+from loadgen_target.clock import Clock
+from loadgen_target.config import PolicyConfig
+from loadgen_target.policies import Admit, Wait, make_policy
+from loadgen_target.request import Emission, Outcome, Status, StepRecord, Work
+from loadgen_target.rows import Group, Row
+
+
+class Runner(Protocol):
+    """What computes. One token a row comes back, and it is on the host when the call returns."""
+
+    def prefill(self, rows: Sequence[Row]) -> list[int]:
+        """Read each row's prompt into its slot, and choose its first token."""
+        ...
+
+    def decode(self, rows: Sequence[Row]) -> list[int]:
+        """One more token a row. The rows lie side by side, from the first one's slot on."""
+        ...
+
+    def move(self, source: int, target: int, length: int) -> None:
+        """Copy the first `length` positions of one slot to another."""
+        ...
+
+
+class Engine:
+    """Admits by policy, steps its batches, and tells what happened; driven by calls, with no loop of its own.
+
+    prepare: makes tokens of a text, for work that comes unprepared (inline preprocessing).
+    """
+
+    def __init__(
+        self,
+        config: PolicyConfig,
+        runner: Runner,
+        clock: Clock,
+        prepare: Callable[[str], tuple[int, ...]] = lambda text: tuple(text.encode()),
+    ) -> None:
+        self._config = config
+        self._policy = make_policy(config)
+        self._runner = runner
+        self._clock = clock
+        self._prepare_text = prepare
+        self._unprepared: list[Work] = []
+        self._waiting: list[Row] = []
+        self._groups = [Group(k, k * config.batch_rows) for k in range(config.max_inflight_batches)]
+        self._cut: list[Emission] = []
+
+    @property
+    def num_waiting(self) -> int:
+        return len(self._unprepared) + len(self._waiting)
+
+    @property
+    def num_running(self) -> int:
+        return sum(len(group.rows) for group in self._groups)
+
+    @property
+    def kv_tokens(self) -> int:
+        """Cache positions that requests in execution hold."""
+        return sum(row.position for group in self._groups for row in group.rows)
+
+    def submit(self, work: Work) -> None:
+        """Take a request into the queue; it counts as waiting from here on."""
+        if isinstance(work.prompt, str):
+            self._unprepared.append(work)
+        else:
+            self._waiting.append(Row(work, work.prompt, self._clock.now_ns()))
+
+    def abort(self, request_id: int, status: Status) -> None:
+        """End a request wherever it is; its slot is free when this returns. An unknown id has ended already."""
+        for work in self._unprepared:
+            if work.request_id == request_id:
+                self._unprepared.remove(work)
+                self._cut.append(Row(work, (), self._clock.now_ns()).cut(status))
+                return
+        for row in self._waiting:
+            if row.work.request_id == request_id:
+                self._waiting.remove(row)
+                self._cut.append(row.cut(status))
+                return
+        for group in self._groups:
+            for row in group.rows:
+                if row.work.request_id == request_id:
+                    group.held.pop(request_id, None)
+                    self._free(group, row)
+                    self._cut.append(row.cut(status))
+                    return
+
+    def abort_all(self, status: Status) -> None:
+        """End everything that waits or runs."""
+        rows = [row.work for row in self._waiting] + [row.work for g in self._groups for row in g.rows]
+        for work in [*self._unprepared, *rows]:
+            self.abort(work.request_id, status)
+
+    def step(self) -> Iterator[Outcome]:
+        """Drop what is overdue, admit, read new prompts, and run one decode step of each batch."""
+        self._expire()
+        self._prepare()
+        admitted = self._admit()
+        if admitted or self._cut:
+            started = tuple(row.work.request_id for _, rows in admitted for row in rows)
+            cut, self._cut = tuple(self._cut), []
+            yield self._outcome(cut, None, started)
+        for group, rows in admitted:
+            yield self._prefill(group, rows)
+        for group in self._groups:
+            if group.rows:
+                yield self._decode(group)
+
+    def wake_ns(self) -> int | None:
+        """When to step next: now if there is work, the next deadline or wait, or None to sleep until a message."""
+        now_ns = self._clock.now_ns()
+        if self._cut or self.num_running or (self._unprepared and self._room() > 0):
+            return now_ns
+        moments = [
+            deadline_ns
+            for work in [*self._unprepared, *(row.work for row in self._waiting)]
+            if (deadline_ns := _start_by_ns(work)) is not None
+        ]
+        decision = self._policy.decide(self._waiting, self._groups, now_ns)
+        if isinstance(decision, Admit):
+            return now_ns
+        if decision.until_ns is not None:
+            moments.append(decision.until_ns)
+        return min(moments, default=None)
+
+    def _expire(self) -> None:
+        now_ns = self._clock.now_ns()
+        waiting = [*self._unprepared, *(row.work for row in self._waiting)]
+        overdue = [work for work in waiting if _is_over(_start_by_ns(work), now_ns)]
+        for group in self._groups:
+            # One that has its last token and waits for its batch is late all the same: nobody has the answer.
+            overdue += [row.work for row in group.rows if _is_over(row.work.deadline_ns, now_ns)]
+        for work in overdue:
+            self.abort(work.request_id, Status.TIMEOUT)
+
+    def _room(self) -> int:
+        return self._config.num_slots - self.num_running - len(self._waiting)
+
+    def _prepare(self) -> None:
+        """Inline preprocessing: on this thread, while the device idles, as much as could run."""
+        while self._unprepared and self._room() > 0:
+            work = self._unprepared.pop(0)
+            assert isinstance(work.prompt, str)
+            start_ns = self._clock.now_ns()
+            prompt = self._prepare_text(work.prompt)
+            end_ns = self._clock.now_ns()
+            row = Row(work, prompt, end_ns)
+            row.pre_start_ns, row.pre_end_ns = start_ns, end_ns
+            self._waiting.append(row)
+
+    def _admit(self) -> list[tuple[Group, list[Row]]]:
+        admitted = []
+        for _ in self._groups:
+            decision = self._policy.decide(self._waiting, self._groups, self._clock.now_ns())
+            if isinstance(decision, Wait):
+                break
+            group = self._groups[decision.group]
+            rows, self._waiting = self._waiting[: decision.count], self._waiting[decision.count :]
+            for row in rows:
+                row.slot = group.base_slot + len(group.rows)
+                group.rows.append(row)
+            assert len(group.rows) <= self._config.batch_rows
+            admitted.append((group, rows))
+        return admitted
+
+    def _prefill(self, group: Group, rows: list[Row]) -> Outcome:
+        start_ns, start_cpu_ns = self._clock.now_ns(), self._clock.cpu_ns()
+        for row in rows:
+            row.exec_start_ns, row.batch_at_start = start_ns, len(group.rows)
+        tokens = self._runner.prefill(rows)
+        num_prompt_tokens = sum(row.num_prompt_tokens for row in rows)
+        return self._finish_step(
+            group, rows, tokens, start_ns, start_cpu_ns, kind="prefill", num_tokens=num_prompt_tokens
+        )
+
+    def _decode(self, group: Group) -> Outcome:
+        start_ns, start_cpu_ns = self._clock.now_ns(), self._clock.cpu_ns()
+        rows = list(group.rows)
+        tokens = self._runner.decode(rows)
+        return self._finish_step(
+            group, rows, tokens, start_ns, start_cpu_ns, kind="decode", num_tokens=len(rows)
+        )
+
+    def _finish_step(
+        self,
+        group: Group,
+        rows: list[Row],
+        tokens: list[int],
+        start_ns: int,
+        start_cpu_ns: int,
+        *,
+        kind: str,
+        num_tokens: int,
+    ) -> Outcome:
+        end_ns, end_cpu_ns = self._clock.now_ns(), self._clock.cpu_ns()
+        kv_tokens = self.kv_tokens
+        useful = [(row, token) for row, token in zip(rows, tokens, strict=True) if not row.is_done]
+        emissions = []
+        for row, token in useful:
+            finish_reason = row.take(token, len(useful), end_ns)
+            emission = Emission(
+                row.work.request_id,
+                (token,),
+                row.began() if kind == "prefill" else None,
+                row.ended(Status.OK, finish_reason) if finish_reason else None,
+            )
+            if finish_reason is None:
+                emissions.append(emission)
+            elif self._config.is_static and self._config.release == "batch":
+                # The last token and the end go out together, and the end waits for the batch.
+                row.is_done = True
+                group.held[row.work.request_id] = emission
+            else:
+                self._free(group, row)
+                emissions.append(emission)
+        if all(row.is_done for row in group.rows):
+            emissions += group.held.values()
+            group.held.clear()
+            for row in list(group.rows):
+                self._free(group, row)
+        record = StepRecord(
+            start_ns=start_ns,
+            end_ns=end_ns,
+            kind=kind,
+            group=group.index,
+            rows=len(rows),
+            useful_rows=len(useful),
+            new_tokens=num_tokens,
+            kv_tokens=kv_tokens,
+            cpu_ns=end_cpu_ns - start_cpu_ns,
+            num_waiting=self.num_waiting,
+            num_running=self.num_running,
+        )
+        return self._outcome(tuple(emissions), record)
+
+    def _free(self, group: Group, row: Row) -> None:
+        """Take a row out; the last row moves into its slot, so that a batch is always one range of slots."""
+        last = group.rows.pop()
+        if last is not row:
+            self._runner.move(last.slot, row.slot, last.position)
+            group.rows[row.slot - group.base_slot] = last
+            last.slot = row.slot
+        if not group.rows:
+            group.idle_since_ns = self._clock.now_ns()
+            group.held.clear()
+
+    def _outcome(
+        self, emissions: tuple[Emission, ...], record: StepRecord | None, started: tuple[int, ...] = ()
+    ) -> Outcome:
+        return Outcome(started, emissions, record, self.num_waiting, self.num_running, self.kv_tokens)
+
+
+def _start_by_ns(work: Work) -> int | None:
+    """The moment by which a waiting request must have started, whichever limit comes first."""
+    limits = [limit for limit in (work.queue_deadline_ns, work.deadline_ns) if limit is not None]
+    return min(limits, default=None)
+
+
+def _is_over(deadline_ns: int | None, now_ns: int) -> bool:
+    return deadline_ns is not None and now_ns >= deadline_ns

@@ -1,0 +1,320 @@
+"""The command line of the server: flags to a ServerConfig."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import re
+from collections.abc import Sequence
+from pathlib import Path
+
+from loadgen_target.config import PRESETS, ConfigError, EngineConfig, PolicyConfig, ServerConfig
+
+_NULL_BATCH = 1024
+_NULL_TOKENS = 1_000_000
+_UNIT_S = {"us": 1e-6, "ms": 1e-3, "s": 1.0, "m": 60.0}
+_EXAMPLES = """examples:
+  loadgen serve --policy continuous --port 0
+  loadgen serve --policy dynamic --max-batch-size 8 --max-wait-ms 150 --request-log requests.parquet
+  loadgen serve --policy serial --pipeline inline --timeout none
+
+Ready when standard error says `loadgen-target ready on http://HOST:PORT`. SIGTERM or Ctrl-C finishes what runs
+and ends with 0; a second one stops at once. Exit codes: 0 fine, 1 the engine died, 2 wrong use."""
+
+
+class _Parser(argparse.ArgumentParser):
+    def error(self, message: str) -> None:  # type: ignore[override]  # raises instead of leaving the process
+        raise ConfigError(message, hint="--help lists the flags")
+
+
+def parse_flags(arguments: Sequence[str]) -> ServerConfig:
+    """The settings that `arguments` give. Raises ConfigError; SystemExit(0) after --help."""
+    flags = _parser().parse_args(arguments)
+    is_null = flags.policy == "null"
+    policy = PolicyConfig(
+        name=flags.policy,
+        max_batch_size=flags.max_batch_size or (_NULL_BATCH if is_null else 8),
+        max_wait_ns=round(flags.max_wait_ms * 1e6),
+        window_ns=round(flags.window_ms * 1e6),
+        max_inflight_batches=flags.max_inflight_batches,
+        max_num_batched_tokens=_NULL_TOKENS if is_null else flags.max_num_batched_tokens,
+        release=flags.static_release,
+    )
+    pipeline = flags.pipeline or ("inline" if flags.policy == "serial" else "staged")
+    device = _device(flags.device)
+    preset = flags.preset or ("gpu-1b" if device == "cuda" else "cpu-25m")
+    engine = EngineConfig(
+        policy=policy,
+        preset=preset,
+        max_model_len=PRESETS[preset].max_model_len if flags.max_model_len is None else flags.max_model_len,
+        seed=flags.seed,
+        num_threads=_default_threads() if flags.num_threads is None else flags.num_threads,
+        uses_prepack=flags.cpu_prepack == "auto",
+        device=device,
+        step_delay_s=flags.step_delay_ms * 1e-3,
+        preprocess_s=flags.preprocess_ms * 1e-3,
+        is_inline=pipeline == "inline",
+    )
+    return ServerConfig(
+        engine=engine,
+        host=flags.host,
+        port=flags.port,
+        max_queue_size=flags.max_queue_size,
+        overload_status=flags.overload_status,
+        timeout_s=flags.timeout,
+        timeout_scope=flags.timeout_scope,
+        shutdown_timeout_s=flags.shutdown_timeout,
+        preprocess_workers=flags.preprocess_workers,
+        served_model_name=flags.served_model_name or ("null" if is_null else preset),
+        request_log=flags.request_log,
+        step_log=flags.step_log,
+        ready_file=flags.ready_file,
+    )
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = _Parser(
+        prog="loadgen serve",
+        description=(
+            "A small inference server with a batching policy of your choice: a real transformer with weights from "
+            "a seed, OpenAI's HTTP interface, and the time of every stage told. It exists to be measured."
+        ),
+        epilog=_EXAMPLES,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+        allow_abbrev=False,
+    )
+    _add_batching(parser)
+    _add_limits(parser)
+    _add_model(parser)
+    _add_server(parser)
+    return parser
+
+
+def _add_batching(parser: argparse.ArgumentParser) -> None:
+    group = parser.add_argument_group("batching: when waiting requests enter the engine")
+    add = group.add_argument
+    add(
+        "--policy",
+        choices=["serial", "fixed-window", "dynamic", "continuous", "null"],
+        default="continuous",
+        help=(
+            "serial: one at a time; fixed-window: at each tick, all that wait; dynamic: when full or waited; "
+            "continuous: join between any two steps; null: no model, tokens at once (default: continuous)"
+        ),
+    )
+    add(
+        "--max-batch-size",
+        "--max-num-seqs",
+        type=_count,
+        metavar="N",
+        help="rows of a batch (default: 8; 1024 for null; serial always runs 1)",
+    )
+    add(
+        "--max-wait-ms",
+        type=_number,
+        default=150.0,
+        metavar="MS",
+        help="dynamic: longest wait for the batch to fill (default: 150)",
+    )
+    add(
+        "--max-queue-delay-microseconds",
+        type=lambda text: _number(text) / 1e3,
+        dest="max_wait_ms",
+        default=argparse.SUPPRESS,
+        metavar="US",
+        help="the same in microseconds",
+    )
+    add(
+        "--window-ms",
+        type=_number,
+        default=100.0,
+        metavar="MS",
+        help="fixed-window: distance of ticks (default: 100)",
+    )
+    add(
+        "--max-inflight-batches",
+        type=_count,
+        default=1,
+        metavar="N",
+        help="fixed-window and dynamic: batches stepped in turn, 1 to 4 (default: 1)",
+    )
+    add(
+        "--max-num-batched-tokens",
+        type=_count,
+        default=512,
+        metavar="N",
+        help="continuous: tokens of one iteration, new prompts included (default: 512)",
+    )
+    add(
+        "--static-release",
+        choices=["batch", "request"],
+        default="batch",
+        help="serial, fixed-window, dynamic: a finished request leaves with its batch, or at once (default: batch)",
+    )
+
+
+def _add_limits(parser: argparse.ArgumentParser) -> None:
+    group = parser.add_argument_group("stages and limits")
+    add = group.add_argument
+    add(
+        "--pipeline",
+        choices=["inline", "staged"],
+        help="preprocess on the engine's own thread, or on workers beside it (default: staged; serial: inline)",
+    )
+    add(
+        "--preprocess-workers",
+        type=_count,
+        default=1,
+        metavar="N",
+        help="threads of the staged pipeline (default: 1)",
+    )
+    add(
+        "--preprocess-ms",
+        type=_number,
+        default=0.0,
+        metavar="MS",
+        help="CPU time added to each request's preprocessing, for a heavier tokenizer (default: 0)",
+    )
+    add(
+        "--max-queue-size",
+        type=_count,
+        default=64,
+        metavar="N",
+        help="waiting requests, preprocessing included, above which new ones are refused (default: 64)",
+    )
+    add(
+        "--overload-status",
+        type=int,
+        choices=[429, 503],
+        default=429,
+        help="status code of a refusal (default: 429)",
+    )
+    add("--timeout", type=_timeout, default=3.0, metavar="TIME", help="such as 500ms, 3s, none (default: 3s)")
+    add(
+        "--default-timeout-microseconds",
+        type=lambda text: _timeout(f"{text}us") if text != "0" else None,
+        dest="timeout",
+        default=argparse.SUPPRESS,
+        metavar="US",
+        help="the same in microseconds; 0 for none",
+    )
+    add(
+        "--timeout-scope",
+        choices=["request", "queue"],
+        default="request",
+        help="from receipt to the end, or to the start of execution (default: request)",
+    )
+    add(
+        "--shutdown-timeout",
+        type=_duration,
+        default=30.0,
+        metavar="TIME",
+        help="for running requests to finish after SIGTERM (default: 30s)",
+    )
+    add(
+        "--step-delay-ms",
+        type=_number,
+        default=0.0,
+        metavar="MS",
+        help="real sleep in each step, to plant a regression",
+    )
+
+
+def _add_model(parser: argparse.ArgumentParser) -> None:
+    group = parser.add_argument_group("model")
+    add = group.add_argument
+    sizes = ", ".join(PRESETS)
+    add("--preset", choices=list(PRESETS), help=f"{sizes} (default: cpu-25m; gpu-1b on cuda)")
+    add(
+        "--max-model-len",
+        type=_count,
+        metavar="N",
+        help="prompt and answer tokens together (default: the preset's)",
+    )
+    add("--seed", type=int, default=0, metavar="N", help="of the weights (default: 0)")
+    add(
+        "--device",
+        choices=["auto", "cpu", "cuda"],
+        default="cpu",
+        help="auto takes cuda if there (default: cpu)",
+    )
+    add(
+        "--num-threads",
+        type=_count,
+        metavar="N",
+        help="threads of a forward pass (default: cores - 1; 1 on one or two cores)",
+    )
+    add(
+        "--cpu-prepack",
+        choices=["auto", "off"],
+        default="auto",
+        help="weights packed once for the CPU's kernels, where torch can (default: auto)",
+    )
+
+
+def _add_server(parser: argparse.ArgumentParser) -> None:
+    group = parser.add_argument_group("server")
+    add = group.add_argument
+    add("--host", default="127.0.0.1", help="(default: 127.0.0.1)")
+    add("--port", type=int, default=8000, help="0 takes a free one, told in the ready line (default: 8000)")
+    add("--served-model-name", metavar="NAME", help="in /v1/models and answers (default: the preset's name)")
+    add(
+        "--request-log",
+        type=Path,
+        metavar="FILE.parquet",
+        help="one row a request, complete when the server has ended",
+    )
+    add("--step-log", type=Path, metavar="FILE.parquet", help="one row a forward pass")
+    add(
+        "--ready-file",
+        type=Path,
+        metavar="FILE",
+        help="JSON with url and pid, written once the server is ready",
+    )
+
+
+def _device(name: str) -> str:
+    if name == "cpu":
+        return name
+    import torch  # noqa: PLC0415  # only where asked for: it takes seconds
+
+    has_cuda = torch.cuda.is_available()
+    if name == "cuda" and not has_cuda:
+        raise ConfigError("--device cuda: torch sees no CUDA device", hint="--device cpu runs everywhere")
+    return "cuda" if has_cuda else "cpu"
+
+
+def _default_threads() -> int:
+    """One thread on one or two cores: threads that wait for one another stall when a neighbour takes a core."""
+    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    return 1 if cores <= 2 else cores - 1
+
+
+def _count(text: str) -> int:
+    value = int(text)
+    if value < 1:
+        raise argparse.ArgumentTypeError(f"{value} is below 1")
+    return value
+
+
+def _number(text: str) -> float:
+    value = float(text)
+    if not 0 <= value < float("inf"):
+        raise argparse.ArgumentTypeError(f"{text} is not a number of 0 or more")
+    return value
+
+
+def _duration(text: str) -> float:
+    """Seconds of `150ms`, `3s` or `2m`."""
+    found = re.fullmatch(r"(\d+(?:\.\d+)?)(us|ms|s|m)", text.strip())
+    if found is None:
+        if text.strip() == "0":
+            return 0.0
+        raise argparse.ArgumentTypeError(
+            f"{text!r} is no duration; give a number with a unit, such as 500ms or 3s"
+        )
+    return float(found[1]) * _UNIT_S[found[2]]
+
+
+def _timeout(text: str) -> float | None:
+    return None if text.strip() == "none" else _duration(text)
