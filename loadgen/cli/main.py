@@ -54,7 +54,13 @@ app.add_typer(trace_app, name="trace")
 
 
 app.command()(record)
-app.command(epilog="Example: loadgen plan production.parquet --busiest 5m --inject-peak")(plan)
+app.command(
+    epilog=(
+        "Examples: loadgen plan production.parquet --busiest 5m --inject-peak   |   "
+        "loadgen plan production.parquet --speedup 2 --inject-burst 50 --burst-every 10s   |   "
+        "loadgen plan gpu.parquet --scale-input 0.01 --max-input 32 --scale-output 0.5 --max-output 64"
+    )
+)(plan)
 app.command(
     epilog=(
         "Examples: loadgen replay production.parquet --url http://staging:8000 --busiest 5m --inject-peak   |   "

@@ -92,16 +92,18 @@ def plan(
 
 def show_plan(out: Console, schedule: Schedule, summary: ScheduleSummary, *, title: str) -> None:
     """The figures and the curve, 80 columns wide."""
+    requests = "1 request" if summary.requests == 1 else f"{summary.requests} requests"
     injected = f" ({summary.injected} injected)" if summary.injected else ""
-    out.print(
-        Text(f"{title}: {summary.requests} requests{injected} over {format_duration(summary.duration_s)}")
-    )
-    out.print(
-        Text(
-            f"rate: {_rate(summary.rate_per_s)}/s on average; most in one second: "
-            f"{summary.peak_1s_fixed} (fixed), {summary.peak_1s_sliding} (sliding)"
+    if summary.rate_per_s is None:
+        out.print(Text(f"{title}: {requests}{injected} within 1 ms"))
+    else:
+        out.print(Text(f"{title}: {requests}{injected} over {format_duration(summary.duration_s)}"))
+        out.print(
+            Text(
+                f"rate: {summary.rate_per_s:.2f}/s on average; most in one second: "
+                f"{summary.peak_1s_fixed} (fixed), {summary.peak_1s_sliding} (sliding)"
+            )
         )
-    )
     out.print(Text(f"lengths: {_lengths(summary, 'input')} in, {_lengths(summary, 'output')} out"))
     table = Table(box=None, padding=(0, 2, 0, 0), pad_edge=False, header_style="bold")
     table.add_column("window")
@@ -115,15 +117,11 @@ def show_plan(out: Console, schedule: Schedule, summary: ScheduleSummary, *, tit
             format_duration(window.duration_s),
             str(window.requests),
             str(window.injected),
-            _rate(window.rate_per_s),
+            "-" if window.rate_per_s is None else f"{window.rate_per_s:.2f}",
         )
     out.print(table)
     for line in curve_lines(schedule, ascii_only=not out.encoding.lower().startswith("utf")):
         out.print(Text(line))
-
-
-def _rate(rate_per_s: float | None) -> str:
-    return "-" if rate_per_s is None else f"{rate_per_s:.2f}"
 
 
 def _lengths(summary: ScheduleSummary, side: str) -> str:

@@ -18,7 +18,7 @@ from support.traces import trace_of
 
 S = 1_000_000_000
 
-patient = settings(deadline=None, max_examples=60)
+patient = settings(deadline=None, max_examples=40)
 
 
 def moments_of(kind: str, count: int, length_s: float, burstiness: float | None = None) -> Moments:

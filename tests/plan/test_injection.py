@@ -24,7 +24,7 @@ STEADY = [float(second) for second in range(60)]
 # Bursts of five within 40 ms each 10 s: what production looks like.
 BURSTY = sorted(10.0 * burst + 0.01 * k for burst in range(12) for k in range(5))
 
-patient = settings(deadline=None, max_examples=60)
+patient = settings(deadline=None, max_examples=40)
 arrivals = st.lists(st.floats(0, 120, allow_nan=False), min_size=1, max_size=60).map(sorted)
 
 

@@ -20,7 +20,7 @@ from support.traces import trace_of
 S = 1_000_000_000
 STEADY = [float(second) for second in range(60)]
 
-patient = settings(deadline=None, max_examples=60)
+patient = settings(deadline=None, max_examples=40)
 arrivals = st.lists(st.floats(0, 120, allow_nan=False), min_size=1, max_size=60).map(sorted)
 
 
