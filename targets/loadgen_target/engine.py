@@ -199,7 +199,7 @@ class Engine:
         num_tokens: int,
     ) -> Outcome:
         end_ns, end_cpu_ns = self._clock.now_ns(), self._clock.cpu_ns()
-        kv_tokens = self.kv_tokens
+        kv_tokens = sum(row.position + 1 for row in rows)
         useful = [(row, token) for row, token in zip(rows, tokens, strict=True) if not row.is_done]
         emissions = []
         for row, token in useful:

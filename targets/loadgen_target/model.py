@@ -129,7 +129,7 @@ class Decoder:
         for index, layer in enumerate(self._layers):
             q, k, v = (
                 part.view(num_tokens, -1, config.head_dim)
-                for part in torch.split(layer.qkv(self._normed(hidden)), (config.dim, kv_dim, kv_dim), dim=-1)
+                for part in torch.split(layer.qkv(self._normed(hidden)), [config.dim, kv_dim, kv_dim], dim=-1)
             )
             attended = attend(index, _rotated(q, cos, sin), _rotated(k, cos, sin), v)
             hidden = hidden + layer.out(attended)
@@ -138,11 +138,11 @@ class Decoder:
         return hidden
 
     def _normed(self, hidden: Tensor) -> Tensor:
-        normed: Tensor = F.rms_norm(hidden, (self.config.dim,), self._norm, _NORM_EPSILON)
-        return normed
+        return F.rms_norm(hidden, (self.config.dim,), self._norm, _NORM_EPSILON)
 
     def _logits(self, hidden: Tensor) -> Tensor:
-        return self._head(self._normed(hidden)).float()
+        logits: Tensor = self._head(self._normed(hidden)).float()
+        return logits
 
     def _tensor(self, numbers: Sequence[int]) -> Tensor:
         return torch.tensor(numbers, device=self.device, dtype=torch.long)

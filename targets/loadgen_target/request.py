@@ -96,7 +96,7 @@ class StepRecord:
     """One forward pass over a batch.
 
     kind: prefill or decode. rows: rows computed; useful_rows: those that gave a token somebody waits for.
-    kv_tokens: tokens held in the cache by requests in execution. cpu_ns: CPU time inside the forward pass.
+    kv_tokens: cache positions that these rows hold. cpu_ns: CPU time inside the forward pass.
     """
 
     start_ns: int

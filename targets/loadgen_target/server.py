@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 import uvicorn
+from prometheus_client import disable_created_metrics
 
 from loadgen_target.config import ConfigError, ServerConfig
 from loadgen_target.http import App
@@ -29,6 +30,7 @@ _CUT_WITHIN_S = 2.0  # for those that are cut off to get their last words
 async def serve(config: ServerConfig) -> int:
     """Run until a signal or the engine's death; the exit code. Raises ConfigError if the port cannot be had."""
     listener = _bind(config.host, config.port)
+    disable_created_metrics()  # type: ignore[no-untyped-call]  # the library leaves it untyped
     service = Service(config)
     app = App(service, lambda: _facts(service))
     server = _Server(
