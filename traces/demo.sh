@@ -26,11 +26,16 @@ while [ ! -f demo/ready.json ]; do
 done
 url=$(python -c 'import json; print(json.load(open("demo/ready.json"))["url"])')
 
-say loadgen replay demo/sample.parquet --url "$url" --inject-peak --ignore-eos --out-dir demo/runs --name demo || status=$?
+# The sample's prompts and answers are cut down to what a CPU can carry; its arrivals stay as they are.
+say loadgen replay demo/sample.parquet --url "$url" --inject-peak --ignore-eos \
+    --scale-input 0.03 --max-input 32 --scale-output 0.1 --max-output 96 --out-dir demo/runs --name demo || status=$?
 
 kill -TERM "$server"
 wait "$server" || true
 trap - EXIT INT TERM
 run=$(ls -dt demo/runs/demo-* | head -n 1)
 printf '\nThe run is kept in %s; show its report again with: loadgen report %s\n' "$run" "$run"
-exit "${status:-0}"
+case "${status:-0}" in
+    4) echo "This machine was too busy to send in time, so the run does not count, and says so: that is exit code 4." ;;
+    *) exit "${status:-0}" ;;
+esac

@@ -30,6 +30,7 @@ from loadgen.replay.secrets import parse_headers, read_key_file, redacted_comman
 from loadgen.replay.served_target import served_target
 from loadgen.replay.target import Timeouts, parse_url
 from loadgen.replay.worker import WorkerSettings
+from loadgen.telemetry.server_metrics import ServerMetrics
 from loadgen.trace.parquet import read_trace
 
 _TARGET, _SENDING, _WAITING, _KEEPING = "Target", "Sending", "How long to wait", "Keeping and judging"
@@ -229,7 +230,8 @@ def _execute(run: Run, schedule: Schedule) -> tuple[RunFolder, str | None]:
     show_plan(console.err(), schedule, summarise(schedule), title=run.trace_name)
     console.note(f"sending to {run.settings.target.url}, model {run.asking.model}")
     with LiveDisplay(schedule) as display:
-        folder, ending = execute(run, display.show)
+        probe = ServerMetrics(run.settings.target.base_url, run.settings.target.headers)
+        folder, ending = execute(run, display.show, [probe])
     if ending.signal_name:
         console.note(f"interrupted by {ending.signal_name}; everything up to here is kept")
     return folder, ending.signal_name

@@ -42,9 +42,12 @@ def reach(url: Url, headers: tuple[tuple[str, str], ...], *, model: str | None, 
         verify_tls=verify_tls,
     )
     # trust_env=False: a proxy in the environment must not stand between us and the target unasked.
-    base = str(url).removesuffix("/v1").removesuffix("/v1/chat/completions").removesuffix("/v1/completions")
     with httpx.Client(
-        base_url=base, headers=dict(headers), verify=verify_tls, timeout=_TIMEOUT_S, trust_env=False
+        base_url=target.base_url,
+        headers=dict(headers),
+        verify=verify_tls,
+        timeout=_TIMEOUT_S,
+        trust_env=False,
     ) as client:
         name = model or _only_model(client)
         return Reached(target, name, _facts(client))

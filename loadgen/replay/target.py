@@ -28,6 +28,14 @@ class Target:
     headers: tuple[tuple[str, str], ...] = field(default=(), repr=False)
     verify_tls: bool = True
 
+    @property
+    def base_url(self) -> str:
+        """Where the server's own paths (/metrics, /v1/models) begin."""
+        for ending in ("/v1/chat/completions", "/v1/completions", "/v1"):
+            if self.url.endswith(ending):
+                return self.url.removesuffix(ending)
+        return self.url
+
     def request_head(self, dialect_path: str) -> bytes:
         """Request line and the headers that all requests share; the last ones are left to the caller."""
         path = self.path if self.path.endswith(dialect_path) else self.path.removesuffix("/v1") + dialect_path

@@ -27,6 +27,8 @@ ERROR_RATE_HIGH = 0.01
 BATCH_FULL = 0.8
 # A window whose p99 is this many times the baseline's did not hold.
 WORSE_THAN_BASELINE = 1.5
+# Of the server's time spent after a request's last token, waiting for the rest of its batch.
+RELEASE_SHARE_HIGH = 0.1
 MIN_REQUESTS = 20
 
 
@@ -68,18 +70,7 @@ def diagnose(
         ]
     verdicts += _failing(overall)
     verdicts += _waiting(measured, _batch_limit(target_facts))
-    ratio = latency.p99 / latency.mean
-    if ratio >= TAIL_RATIO_HIGH:
-        verdicts.append(
-            Verdict(
-                "head of line",
-                f"p99 latency {format_duration(latency.p99)} is {ratio:.1f} times the mean "
-                f"{format_duration(latency.mean)}: some requests are held up, by long answers in their batch or by "
-                "bursts in front of them",
-                "look at the windows: if the tail sits in the peak it is the burst; if it is everywhere, compare a "
-                "policy that lets requests leave a batch (continuous)",
-            )
-        )
+    verdicts += _held_up(overall, latency)
     verdicts += _windows(measured)
     if not verdicts:
         return [_healthy(overall)]
@@ -102,7 +93,7 @@ def _failing(overall: Measures) -> list[Verdict]:
             Verdict(
                 "failing",
                 f"{errors - (rejected or 0.0):.1%} of the requests failed otherwise; the outcomes name how",
-                "read the failures' messages below before any latency",
+                "read the failures' messages in the table before any latency",
             )
         )
     return found
@@ -159,6 +150,32 @@ def _waiting(measured: Sequence[Measures], batch_limit: float | None) -> list[Ve
             "saturated, or batching too conservative",
             evidence + "; which of the two needs the batch limit or the device's activity",
             "look at device activity: busy means saturated, idle means the policy",
+        )
+    ]
+
+
+def _held_up(overall: Measures, latency: Distribution) -> list[Verdict]:
+    """Head of line: seen directly where the server tells when a request's last token was ready, else in the tail."""
+    held = overall.value("release_share")
+    if held is not None and held >= RELEASE_SHARE_HIGH:
+        return [
+            Verdict(
+                "head of line",
+                f"{held:.0%} of the server's time answers were ready and waited for the longest in their batch",
+                "let requests leave a batch as they end (continuous), or batch answers of like length",
+            )
+        ]
+    ratio = latency.p99 / latency.mean
+    if ratio < TAIL_RATIO_HIGH:
+        return []
+    return [
+        Verdict(
+            "head of line",
+            f"p99 latency {format_duration(latency.p99)} is {ratio:.1f} times the mean "
+            f"{format_duration(latency.mean)}: some requests are held up, by long answers in their batch or by "
+            "bursts in front of them",
+            "look at the windows: if the tail sits in the peak it is the burst; if it is everywhere, compare a "
+            "policy that lets requests leave a batch (continuous)",
         )
     ]
 

@@ -113,5 +113,6 @@ def _server_figures(seen: Observations, mask: Mask) -> dict[str, Figure]:
         "queue_share": share(preprocess + inference, whole, _NO_STAGES),
         "preprocess_queue_share": share(preprocess, whole, _NO_STAGES),
         "inference_queue_share": share(inference, whole, _NO_STAGES),
+        "release_share": share(total("finished", "last_token"), whole, _NO_STAGES),
         "mean_batch": float(batches.mean()) if batches.size else Missing(_NO_STAGES),
     }

@@ -108,6 +108,14 @@ METRICS: tuple[Metric, ...] = (
         "server time waiting to be executed over total time",
     ),
     Metric(
+        "release_share",
+        "share",
+        "lower",
+        1,
+        False,
+        "server time from a request's last token to its release, over total time: the wait for its batch",
+    ),
+    Metric(
         "mean_batch",
         "rows",
         "neither",

@@ -116,7 +116,6 @@ class Report:
             else {
                 "parts": {name: asdict(spans) for name, spans in self.stages.parts},
                 "latency": asdict(self.stages.latency),
-                "postprocess": asdict(self.stages.postprocess),
             },
             "server_receipt_lateness": as_json(self.receipt),
             "timeline": asdict(self.timeline),

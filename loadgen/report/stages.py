@@ -18,6 +18,7 @@ _SERVER_PARTS = (
     ("inference queue", "exec_start", "enqueued"),
     ("prefill", "first_token", "exec_start"),
     ("decode", "last_token", "first_token"),
+    ("release and postprocess", "finished", "last_token"),
 )
 
 
@@ -26,13 +27,12 @@ class Stages:
     """Time in each part, over the answers whose server tells stages, in order; the parts sum to latency.
 
     parts: (name, distribution in s). The client's wait comes first; "network and client" is what is left of the
-    latency, so that the sum holds. postprocess: from the last token to the server's end of the request, which
-    the client does not wait for and which is outside of the sum.
+    latency, so that the sum holds. "release and postprocess" is from a request's last token to its end: under
+    a policy that releases a whole batch at once, the wait for the batch's longest answer.
     """
 
     parts: tuple[tuple[str, Distribution], ...]
     latency: Distribution
-    postprocess: Distribution
 
 
 def stages(seen: Observations) -> Stages | Missing:
@@ -48,11 +48,7 @@ def stages(seen: Observations) -> Stages | Missing:
     parts.append(("network and client", latency - sum(spans for _, spans in parts)))
     found = [(name, distribution(spans, "")) for name, spans in parts]
     whole = distribution(latency, "")
-    after = distribution(
-        seen.seconds("server_finished_us")[known] - seen.seconds("server_last_token_us")[known], ""
-    )
     assert isinstance(whole, Distribution)
-    assert isinstance(after, Distribution)
     return Stages(
         tuple((name, spans) for name, spans in found if isinstance(spans, Distribution)), whole, after
     )

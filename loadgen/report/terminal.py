@@ -24,7 +24,7 @@ _ROWS: tuple[tuple[str, tuple[str, ...]], ...] = (
     ("lateness", ("p99",)),
 )
 _VALUES = ("offered_rate", "served_rate", "output_token_rate", "error_rate", "rejected_share", "queue_share")
-_VALUES_LAST = ("mean_batch", "recovery_s")
+_VALUES_LAST = ("release_share", "mean_batch", "recovery_s")
 _TIME_CHARS = 60
 _BARS, _ASCII_BARS = " ▁▂▃▄▅▆▇█", " .:-=+*%#"
 # Columns that fit beside the row names at 80 characters.
