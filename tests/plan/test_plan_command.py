@@ -94,10 +94,10 @@ def test_what_cannot_be_planned_is_one_line_of_fact_and_one_of_advice(
 
 
 def shown_of(trace: Trace, shape: Shape) -> str:
-    out = Console(file=io.StringIO(), width=80)
+    written = io.StringIO()
     schedule = plan(trace, shape)
-    show_plan(out, schedule, summarise(schedule), title="t")
-    return out.file.getvalue()  # type: ignore[attr-defined]  # the StringIO above
+    show_plan(Console(file=written, width=80), schedule, summarise(schedule), title="t")
+    return written.getvalue()
 
 
 def test_a_trace_of_one_request_has_no_rate() -> None:
