@@ -28,7 +28,7 @@ url=$(python -c 'import json; print(json.load(open("demo/ready.json"))["url"])')
 
 # The sample's prompts and answers are cut down to what a CPU can carry; its arrivals stay as they are.
 say loadgen replay demo/sample.parquet --url "$url" --inject-peak --ignore-eos \
-    --scale-input 0.03 --max-input 32 --scale-output 0.1 --max-output 96 --out-dir demo/runs --name demo || status=$?
+    --scale-input 0.03 --max-input 32 --scale-output 0.06 --max-output 64 --out-dir demo/runs --name demo || status=$?
 
 kill -TERM "$server"
 wait "$server" || true

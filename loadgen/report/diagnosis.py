@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from loadgen.durations import format_duration
-from loadgen.report.figures import Missing
+from loadgen.report.figures import Distribution, Missing
 from loadgen.report.measures import Measures
 from loadgen.report.validity import Validity
 
@@ -155,7 +155,7 @@ def _waiting(measured: Sequence[Measures], batch_limit: float | None) -> list[Ve
 
 
 def _held_up(overall: Measures, latency: Distribution) -> list[Verdict]:
-    """Head of line: seen directly where the server tells when a request's last token was ready, else in the tail."""
+    """Head of line: seen where the server tells when a request's last token was ready, else in the tail."""
     held = overall.value("release_share")
     if held is not None and held >= RELEASE_SHARE_HIGH:
         return [

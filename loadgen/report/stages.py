@@ -49,9 +49,7 @@ def stages(seen: Observations) -> Stages | Missing:
     found = [(name, distribution(spans, "")) for name, spans in parts]
     whole = distribution(latency, "")
     assert isinstance(whole, Distribution)
-    return Stages(
-        tuple((name, spans) for name, spans in found if isinstance(spans, Distribution)), whole, after
-    )
+    return Stages(tuple((name, spans) for name, spans in found if isinstance(spans, Distribution)), whole)
 
 
 def receipt_lateness(seen: Observations, started_unix_ns: int | None) -> Distribution | Missing:

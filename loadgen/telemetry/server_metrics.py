@@ -84,9 +84,8 @@ class ServerMetrics:
     def warnings(self) -> list[str]:
         if not self._failures:
             return []
-        return [
-            f"the target's /metrics answered {self._asked - self._failures} of {self._asked} times: {self._last_failure}"
-        ]
+        answered = self._asked - self._failures
+        return [f"the target's /metrics answered {answered} of {self._asked} times: {self._last_failure}"]
 
 
 def _words(exc: Exception) -> str:

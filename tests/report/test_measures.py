@@ -203,7 +203,7 @@ class TestStages:
         means = {name: part.mean for name, part in found.parts}
         assert sum(means.values()) == pytest.approx(found.latency.mean)
         assert means["inference queue"] == pytest.approx(0.060)
-        assert means["network and client"] == pytest.approx(0.1 - 0.001 - 0.098)
+        assert means["network and client"] == pytest.approx(0.1 - 0.001 - 0.0985)
 
     def test_the_queue_share_is_waiting_over_the_servers_whole_time(self) -> None:
         overall = measured([ok(0, first_s=0.085, last_s=0.1) | STAGE_US])["overall"]

@@ -228,6 +228,11 @@ class TestDiagnosis:
             row["last_token_ns"] += ns(5)
         assert "head of line" in self.names(report(tmp_path, rows))
 
+    def test_answers_that_wait_for_their_batch_are_head_of_line(self, tmp_path: Path) -> None:
+        built = report(tmp_path, self.queued(0.1, server_last_token_us=70_000))
+        assert self.names(built) == {"head of line"}
+        assert "30%" in built.diagnosis[0].evidence
+
     def test_refusals_are_named(self, tmp_path: Path) -> None:
         rows = [*self.queued(0.1), *(failed(9.9, "rejected", end_s=9.91) for _ in range(10))]
         assert "rejecting" in self.names(report(tmp_path, rows))
