@@ -69,7 +69,9 @@ class Engine:
         if isinstance(work.prompt, str):
             self._unprepared.append(work)
         else:
-            self._waiting.append(Row(work, work.prompt, self._clock.now_ns()))
+            # The moment it was handed over, not the end of the step that ran meanwhile.
+            enqueued_ns = self._clock.now_ns() if work.enqueued_ns is None else work.enqueued_ns
+            self._waiting.append(Row(work, work.prompt, enqueued_ns))
 
     def abort(self, request_id: int, status: Status) -> None:
         """End a request wherever it is; its slot is free when this returns. An unknown id has ended already."""
@@ -202,8 +204,9 @@ class Engine:
         kv_tokens = sum(row.position + 1 for row in rows)
         useful = [(row, token) for row, token in zip(rows, tokens, strict=True) if not row.is_done]
         emissions = []
-        for row, token in useful:
-            finish_reason = row.take(token, len(useful), end_ns)
+        # All take their token before any leaves: a row that moves is copied as far as its position says.
+        reasons = [row.take(token, len(useful), end_ns) for row, token in useful]
+        for (row, token), finish_reason in zip(useful, reasons, strict=True):
             emission = Emission(
                 row.work.request_id,
                 (token,),

@@ -138,7 +138,8 @@ class Decoder:
         return hidden
 
     def _normed(self, hidden: Tensor) -> Tensor:
-        return F.rms_norm(hidden, (self.config.dim,), self._norm, _NORM_EPSILON)
+        normed: Tensor = F.rms_norm(hidden, (self.config.dim,), self._norm, _NORM_EPSILON)
+        return normed
 
     def _logits(self, hidden: Tensor) -> Tensor:
         logits: Tensor = self._head(self._normed(hidden)).float()

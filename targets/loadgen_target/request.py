@@ -39,6 +39,7 @@ class Work:
     prompt: token ids, or the text where the engine preprocesses it itself (inline).
     queue_deadline_ns, deadline_ns: CLOCK_MONOTONIC ns by which it must have started, must have ended.
     pre_start_ns, pre_end_ns: when it was preprocessed; None before that.
+    enqueued_ns: when it was handed to the engine; None for unprepared work, whose wait in the queue begins later.
     """
 
     request_id: int
@@ -48,6 +49,7 @@ class Work:
     deadline_ns: int | None = None
     pre_start_ns: int | None = None
     pre_end_ns: int | None = None
+    enqueued_ns: int | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,7 +14,8 @@ from loadgen_target.linear import can_pack
 from loadgen_target.model import Decoder
 from loadgen_target.rows import Row
 
-# Decode steps of 1 to 3 rows are padded to this many: the packed kernels are faster at 4 rows than at 1.
+# Decode steps of 1 to 3 rows are padded to this many where the packed kernels use AVX512: they are faster at 4
+# rows than at 1 there, and slower with AVX2.
 _PACKED_ROWS = 4
 _PRINTABLE = range(0x20, 0x7F)
 
@@ -29,7 +30,9 @@ class ModelRunner:
         self.dtype = torch.float32 if on_cpu else torch.bfloat16
         self.packs = on_cpu and config.uses_prepack and can_pack()
         self._delay_s = config.step_delay_s
-        self._min_rows = _PACKED_ROWS if self.packs else 1
+        self._min_rows = (
+            _PACKED_ROWS if self.packs and "AVX512" in torch.backends.cpu.get_cpu_capability() else 1
+        )
         self._decoder = Decoder(
             config.model,
             max_len=config.max_model_len,

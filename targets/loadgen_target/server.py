@@ -149,9 +149,12 @@ def _facts(service: Service) -> dict[str, Any]:
     """What runs here, for a report to keep."""
     config = service.config
     engine, policy = config.engine, config.engine.policy
+    on = service.engine.facts or {}
     return {
-        "server": "loadgen_target",
+        "name": "loadgen_target",
         "version": _version(),
+        "device": on.get("device"),
+        "torch": on.get("torch"),
         "model": config.served_model_name,
         "policy": policy.name,
         "flags": {

@@ -122,6 +122,7 @@ class Service:
                 deadline_ns=None if queue_only else deadline_ns,
                 pre_start_ns=exchange.pre_start_ns,
                 pre_end_ns=exchange.pre_end_ns,
+                enqueued_ns=time.monotonic_ns(),
             )
         )
 
