@@ -51,7 +51,7 @@ class Decoder:
             return drawn.to(device=device, dtype=dtype)
 
         kv_dim = config.num_kv_heads * config.head_dim
-        self._embedding = weight(VOCAB_SIZE, config.dim) * config.dim**0.5
+        self._embedding: Tensor = weight(VOCAB_SIZE, config.dim) * config.dim**0.5
         self._layers = [
             _Layer(
                 qkv=Linear(weight(config.dim + 2 * kv_dim, config.dim), packs=packs),
