@@ -1,0 +1,114 @@
+"""The whole way with the bundled server: its own log and the client's records tell the same story."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow.parquet as pq
+import pytest
+
+from loadgen.replay.request_record import SERVER_STAGES
+from support import command, traces
+
+pytest.importorskip("torch", reason="the bundled server needs torch")
+
+# Bursts of five within 20 ms, so that requests are batched and queue.
+ARRIVALS_S = sorted(0.4 * burst + 0.005 * k for burst in range(8) for k in range(5))
+# The status in the server's log for each outcome of the client.
+SAME = {"ok": "ok", "rejected": "rejected"}
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, list[dict[str, Any]], list[dict[str, Any]]]:
+    """(run folder, client records, server log) of one replay at a tiny model whose queue is short."""
+    folder = tmp_path_factory.mktemp("end-to-end")
+    log = folder / "server.parquet"
+    trace = traces.written(folder, ARRIVALS_S, output_tokens=[3, 9, 5, 12, 7] * 8)
+    flags = f"--preset tiny --policy dynamic --max-wait-ms 20 --max-queue-size 12 --request-log {log}"
+    ran = command.run(
+        "replay", trace, "--serve", flags, "--inject-burst", "30", "--ignore-eos", "--chars-per-token", "1",
+        "--out-dir", folder / "runs", "--max-lateness", "10s",
+    )  # fmt: skip
+    assert ran.returncode == 0, ran.stderr
+    (run_folder,) = (folder / "runs").iterdir()
+    return (
+        run_folder,
+        pq.read_table(run_folder / "requests.parquet").to_pylist(),
+        pq.read_table(log).to_pylist(),
+    )
+
+
+Run = tuple[Path, list[dict[str, Any]], list[dict[str, Any]]]
+
+
+def joined(run: Run) -> list[tuple[dict[str, Any], dict[str, Any]]]:
+    folder, records, log = run
+    by_id = {row["x_request_id"]: row for row in log}
+    return [(row, by_id[f"{folder.name}-{row['trace_row']}-{row['copy']}"]) for row in records]
+
+
+def test_both_sides_know_the_same_requests(run: Run) -> None:
+    _, records, log = run
+    assert len(records) == len(log) == len(joined(run)) == 70
+
+
+def test_both_sides_tell_the_same_outcome(run: Run) -> None:
+    outcomes = {record["outcome"] for record, _ in joined(run)}
+    assert outcomes >= {"ok", "rejected"}  # 30 at once at a queue of 12: some are refused
+    assert outcomes <= set(SAME)
+    for record, entry in joined(run):
+        assert entry["status"] == SAME[record["outcome"]], (record, entry)
+        assert entry["http_status"] == record["status_code"]
+
+
+def test_both_sides_count_the_same_tokens_and_the_planned_ones(run: Run) -> None:
+    for record, entry in joined(run):
+        if record["outcome"] == "ok":
+            assert record["output_tokens"] == entry["output_tokens"] == record["output_tokens_planned"]
+            assert record["prompt_tokens"] == entry["prompt_tokens"] == record["input_tokens_planned"]
+            assert record["num_chunks"] == record["output_tokens"]
+
+
+def test_stages_are_in_order_and_add_up(run: Run) -> None:
+    for record, _ in joined(run):
+        if record["outcome"] == "ok":
+            moments = [record[f"server_{stage}_us"] for stage in SERVER_STAGES]
+            assert moments == sorted(moments)
+            assert moments[0] >= 0
+    folder = run[0]
+    report = json.loads((folder / "report.json").read_text())
+    parts = report["stages"]["parts"]
+    assert sum(part["mean"] for part in parts.values()) == pytest.approx(report["stages"]["latency"]["mean"])
+
+
+def test_the_client_sees_the_end_no_earlier_than_the_server_made_it(run: Run) -> None:
+    # One machine, one monotonic clock: the order of events on both sides is real.
+    folder = run[0]
+    start_ns = json.loads((folder / "run.json").read_text())["start_monotonic_ns"]
+    for record, entry in joined(run):
+        assert entry["recv_ns"] >= start_ns + record["sent_ns"]
+        if record["outcome"] == "ok":
+            assert start_ns + record["first_token_ns"] >= entry["first_token_ns"]
+
+
+def test_receipt_minus_planned_is_the_reported_lateness_within_the_loopback(run: Run) -> None:
+    folder = run[0]
+    start_ns = json.loads((folder / "run.json").read_text())["start_monotonic_ns"]
+    delays_s = np.array(
+        [(entry["recv_ns"] - start_ns - record["sent_ns"]) / 1e9 for record, entry in joined(run)]
+    )
+    # From our send to the server's receipt: the loopback and a wait for a busy core, never less than nothing.
+    assert delays_s.min() >= 0
+    assert np.median(delays_s) < 0.05
+
+
+def test_the_report_shows_the_burst_as_its_own_window(run: Run) -> None:
+    report = json.loads((run[0] / "report.json").read_text())
+    windows = {window["label"]: window for window in report["windows"]}
+    assert windows["burst-1"]["requests"] >= 30
+    assert windows["overall"]["requests"] == 70
+    assert report["outcomes"]["rejected"]["count"] > 0
+    assert report["windows"][0]["metrics"]["queue_share"]["value"] > 0
