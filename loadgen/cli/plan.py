@@ -26,6 +26,7 @@ _MANY_WINDOWS = 12  # beyond these, injections of one kind share a line; --json 
 
 
 def plan(
+    context: typer.Context,
     trace: Annotated[Path, typer.Argument(help="A trace (Parquet, made by loadgen).", metavar="TRACE")],
     start: options.Start = None,
     duration: options.Duration = None,
@@ -56,28 +57,7 @@ def plan(
     ] = False,
 ) -> None:
     """Show what a replay with the same options would send: counts, rates, windows, a curve. Sends nothing."""
-    shape = options.shape_from(
-        start=start,
-        duration=duration,
-        busiest=busiest,
-        speedup=speedup,
-        arrivals=arrivals,
-        burstiness=burstiness,
-        inject_peak=inject_peak,
-        peak_factor=peak_factor,
-        peak_width=peak_width,
-        peak_at=peak_at,
-        peak_count=peak_count,
-        inject_burst=inject_burst,
-        burst_width=burst_width,
-        burst_at=burst_at,
-        burst_every=burst_every,
-        scale_input=scale_input,
-        scale_output=scale_output,
-        max_input=max_input,
-        max_output=max_output,
-        seed=seed,
-    )
+    shape = options.shape_of(context)
     if output is not None:
         refuse_to_overwrite(output, trace, force=force)
     schedule = plan_schedule(read_trace(trace), shape)

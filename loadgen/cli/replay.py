@@ -160,28 +160,7 @@ def replay(  # one local a option: the command line is wide, and flat is how it 
     Every request leaves at its recorded moment, whatever the server does; latency counts from that moment.
     Ctrl-C ends the run early and keeps all of it. The run folder holds everything; `loadgen report` shows it again.
     """
-    shape = options.shape_from(
-        start=start,
-        duration=duration,
-        busiest=busiest,
-        speedup=speedup,
-        arrivals=arrivals,
-        burstiness=burstiness,
-        inject_peak=inject_peak,
-        peak_factor=peak_factor,
-        peak_width=peak_width,
-        peak_at=peak_at,
-        peak_count=peak_count,
-        inject_burst=inject_burst,
-        burst_width=burst_width,
-        burst_at=burst_at,
-        burst_every=burst_every,
-        scale_input=scale_input,
-        scale_output=scale_output,
-        max_input=max_input,
-        max_output=max_output,
-        seed=seed,
-    )
+    shape = options.shape_of(context)
     if (url is None) == (serve is None):
         raise UsageError("give --url or --serve, one of them", hint="--url http://HOST:PORT names the server")
     checked_url = None if url is None else parse_url(url)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from inspect import signature
 from typing import Annotated
 
 import typer
@@ -99,6 +100,11 @@ MaxOutput = Annotated[
 Seed = Annotated[
     int, typer.Option("--seed", help="Of everything that is drawn: injected lengths, burst moments, prompts.")
 ]
+
+
+def shape_of(context: typer.Context) -> Shape:
+    """The Shape of a verb that takes the options above under the names of `shape_from`."""
+    return shape_from(**{name: context.params[name] for name in signature(shape_from).parameters})
 
 
 def shape_from(
