@@ -1,0 +1,70 @@
+"""What README and docs say can be done: their commands, options and links exist."""
+
+from __future__ import annotations
+
+import re
+import shlex
+from pathlib import Path
+
+import pytest
+import typer
+
+from loadgen.cli.main import app
+
+ROOT = Path(__file__).parent.parent
+PAGES = sorted([ROOT / "README.md", ROOT / "CHANGELOG.md", *(ROOT / "docs").glob("*.md")])
+# A command at the beginning of a line of a code block, or within backquotes.
+COMMAND = re.compile(r"^loadgen .*$|(?<=`)loadgen [^`]+(?=`)", re.MULTILINE)
+VERBS = typer.main.get_command(app)
+
+
+def commands() -> list[tuple[str, str]]:
+    return [
+        (page.name, text.split("  #")[0].split(" | ")[0].strip())
+        for page in PAGES
+        for text in COMMAND.findall(page.read_text(encoding="utf-8").replace("\\\n", " "))
+    ]
+
+
+def options_of(words: list[str]) -> set[str] | None:
+    """The options of the verb that `words` begin with; None for a verb that hands its flags on."""
+    command = VERBS
+    while hasattr(command, "commands"):
+        if not words:
+            return set()
+        name = words.pop(0)
+        assert name in command.commands, f"no verb {name}"
+        command = command.commands[name]
+    if command.name == "serve":
+        return None
+    return {name for parameter in command.params for name in [*parameter.opts, *parameter.secondary_opts]} | {
+        "--help",
+        "-h",
+    }
+
+
+@pytest.mark.parametrize(("page", "text"), commands())
+def test_every_command_in_the_docs_exists_with_its_options(page: str, text: str) -> None:
+    words = shlex.split(text)[1:]
+    if not words or words[0].startswith(("-", "[")) or not words[0].isalpha():
+        return  # `loadgen --version`, or prose
+    known = options_of(words)
+    used = {word.split("=")[0] for word in words if re.match(r"--?[a-z]", word)}
+    assert known is None or used <= known, f"{page}: {text}"
+
+
+def test_the_docs_name_commands_at_all() -> None:
+    assert len(commands()) > 10
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_every_link_leads_to_a_file(page: Path) -> None:
+    for link in re.findall(r"\]\(([^)#]+)(?:#[^)]*)?\)", page.read_text(encoding="utf-8")):
+        if not link.startswith("http"):
+            assert (page.parent / link).exists(), f"{page.name}: {link}"
+
+
+def test_every_page_of_the_docs_is_reachable_from_the_readme() -> None:
+    readme = (ROOT / "README.md").read_text(encoding="utf-8")
+    for page in (ROOT / "docs").glob("*.md"):
+        assert f"docs/{page.name}" in readme, page.name
