@@ -50,6 +50,8 @@ class Engine:
         self._waiting: list[Row] = []
         self._groups = [Group(k, k * config.batch_rows) for k in range(config.max_inflight_batches)]
         self._cut: list[Emission] = []
+        # No deadline lies before this moment, so that most steps need not look through the queue.
+        self._deadline_ns: int | None = None
 
     @property
     def num_waiting(self) -> int:
@@ -66,6 +68,7 @@ class Engine:
 
     def submit(self, work: Work) -> None:
         """Take a request into the queue; it counts as waiting from here on."""
+        self._deadline_ns = _earlier(self._deadline_ns, _start_by_ns(work))
         if isinstance(work.prompt, str):
             self._unprepared.append(work)
         else:
@@ -119,27 +122,26 @@ class Engine:
         now_ns = self._clock.now_ns()
         if self._cut or self.num_running or (self._unprepared and self._room() > 0):
             return now_ns
-        moments = [
-            deadline_ns
-            for work in [*self._unprepared, *(row.work for row in self._waiting)]
-            if (deadline_ns := _start_by_ns(work)) is not None
-        ]
         decision = self._policy.decide(self._waiting, self._groups, now_ns)
         if isinstance(decision, Admit):
             return now_ns
-        if decision.until_ns is not None:
-            moments.append(decision.until_ns)
-        return min(moments, default=None)
+        return _earlier(decision.until_ns, self._deadline_ns if self.num_waiting else None)
 
     def _expire(self) -> None:
         now_ns = self._clock.now_ns()
+        if self._deadline_ns is None or now_ns < self._deadline_ns:
+            return
         waiting = [*self._unprepared, *(row.work for row in self._waiting)]
-        overdue = [work for work in waiting if _is_over(_start_by_ns(work), now_ns)]
+        limits = [(work.request_id, _start_by_ns(work)) for work in waiting]
         for group in self._groups:
             # One that has its last token and waits for its batch is late all the same: nobody has the answer.
-            overdue += [row.work for row in group.rows if _is_over(row.work.deadline_ns, now_ns)]
-        for work in overdue:
-            self.abort(work.request_id, Status.TIMEOUT)
+            limits += [(row.work.request_id, row.work.deadline_ns) for row in group.rows]
+        self._deadline_ns = None
+        for request_id, limit_ns in limits:
+            if limit_ns is not None and now_ns >= limit_ns:
+                self.abort(request_id, Status.TIMEOUT)
+            else:
+                self._deadline_ns = _earlier(self._deadline_ns, limit_ns)
 
     def _room(self) -> int:
         return self._config.num_slots - self.num_running - len(self._waiting)
@@ -261,9 +263,11 @@ class Engine:
 
 def _start_by_ns(work: Work) -> int | None:
     """The moment by which a waiting request must have started, whichever limit comes first."""
-    limits = [limit for limit in (work.queue_deadline_ns, work.deadline_ns) if limit is not None]
-    return min(limits, default=None)
+    return _earlier(work.queue_deadline_ns, work.deadline_ns)
 
 
-def _is_over(deadline_ns: int | None, now_ns: int) -> bool:
-    return deadline_ns is not None and now_ns >= deadline_ns
+def _earlier(first_ns: int | None, second_ns: int | None) -> int | None:
+    """The earlier of two moments; None is never."""
+    if first_ns is None or second_ns is None:
+        return second_ns if first_ns is None else first_ns
+    return min(first_ns, second_ns)

@@ -123,7 +123,7 @@ class Decoder:
     def _forward(self, tokens: Tensor, positions: Tensor, attend: _Attend) -> Tensor:
         config = self.config
         cos, sin = self._cos[positions][:, None], self._sin[positions][:, None]
-        hidden = self._embedding[tokens]
+        hidden: Tensor = self._embedding[tokens]
         num_tokens = hidden.shape[0]
         kv_dim = config.num_kv_heads * config.head_dim
         for index, layer in enumerate(self._layers):
