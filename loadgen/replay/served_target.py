@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import ctypes
 import json
 import shlex
+import signal
 import subprocess
 import sys
 import tempfile
@@ -16,6 +18,7 @@ from loadgen.errors import TargetError
 
 _READY_WITHIN_S = 120.0
 _STOP_WITHIN_S = 40.0
+_PR_SET_PDEATHSIG = 1
 
 
 def serve_command(flags: Sequence[str]) -> list[str]:
@@ -34,10 +37,17 @@ def served_target(flags: str) -> Iterator[str]:
         command = serve_command([*shlex.split(flags), "--port", "0", "--ready-file", str(ready_path)])
         # A session of its own: Ctrl-C is for the run, which then stops the server.
         process = subprocess.Popen(
-            command, stdin=subprocess.DEVNULL, stdout=sys.stderr, start_new_session=True
+            command,
+            stdin=subprocess.DEVNULL,
+            stdout=sys.stderr,
+            start_new_session=True,
+            preexec_fn=_die_with_parent if sys.platform == "linux" else None,
         )
         try:
             yield _wait_until_ready(process, ready_path)
+        except KeyboardInterrupt:
+            process.kill()  # a second Ctrl-C: no time to drain
+            raise
         finally:
             process.terminate()
             try:
@@ -45,6 +55,11 @@ def served_target(flags: str) -> Iterator[str]:
             except subprocess.TimeoutExpired:
                 process.kill()
                 process.wait()
+
+
+def _die_with_parent() -> None:
+    """In the new process: a run that is killed must not leave its server behind (Linux)."""
+    ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGTERM, 0, 0, 0)
 
 
 def _wait_until_ready(process: subprocess.Popen[bytes], ready_path: Path) -> str:

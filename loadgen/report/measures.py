@@ -75,7 +75,9 @@ def _measure(seen: Observations, label: str, mask: Mask, spans: tuple[tuple[floa
     figures["chunk_gap"] = distribution(seen.chunk_gaps_s(mask), _NO_STREAM)
     duration_s = sum(end_s - start_s for start_s, end_s in spans)
     empty = "the window has no length"
-    figures["offered_rate"] = share(float(mask.sum()), duration_s, empty)
+    # What a run that was cut short never came to was not offered.
+    offered = mask & _within(seen.planned_s, spans)
+    figures["offered_rate"] = share(float(offered.sum()), duration_s, empty)
     figures["served_rate"] = share(float((mask & seen.is_ok).sum()), duration_s, empty)
     figures["output_token_rate"] = _token_rate(seen, spans, duration_s)
     decided = mask & seen.is_decided
@@ -91,10 +93,15 @@ def _token_rate(
     seen: Observations, spans: tuple[tuple[float, float], ...], duration_s: float
 ) -> float | Missing:
     moments, tokens = seen.token_arrivals
+    inside = _within(moments, spans)
+    return share(float(tokens[inside].sum()), duration_s, "the window has no length")
+
+
+def _within(moments: Floats, spans: tuple[tuple[float, float], ...]) -> Mask:
     inside = np.zeros(moments.shape, dtype=bool)
     for start_s, end_s in spans:
         inside |= (moments >= start_s) & (moments < end_s)
-    return share(float(tokens[inside].sum()), duration_s, "the window has no length")
+    return inside
 
 
 def _server_figures(seen: Observations, mask: Mask) -> dict[str, Figure]:

@@ -140,6 +140,14 @@ def test_a_request_belongs_to_the_window_it_was_planned_in() -> None:
     assert peak.max == pytest.approx(2.5)
 
 
+def test_what_a_cut_run_never_came_to_was_not_offered() -> None:
+    rows = [ok(k, first_s=k + 0.1, last_s=k + 0.2) for k in range(2)]
+    rows += [failed(2 + k, "not_sent") for k in range(8)]
+    overall = measured(rows, length_s=10.0, run_end_s=2.0)["overall"]
+    assert overall.duration_s == 2.0
+    assert overall.value("offered_rate") == 1.0
+
+
 def test_nothing_measured_is_null_with_a_reason() -> None:
     overall = measured([failed(0, "refused", end_s=0.001)])["overall"]
     for name in ("latency", "ttft", "tpot", "chunk_gap", "queue_share"):
