@@ -41,7 +41,7 @@ def served_target(flags: str) -> Iterator[str]:
             stdin=subprocess.DEVNULL,
             stdout=sys.stderr,
             start_new_session=True,
-            preexec_fn=_die_with_parent if sys.platform == "linux" else None,
+            preexec_fn=_die_with_parent if sys.platform == "linux" else None,  # noqa: PLW1509  # one system call
         )
         try:
             yield _wait_until_ready(process, ready_path)
