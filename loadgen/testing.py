@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import socket
+import ssl
 import struct
 import threading
 from collections.abc import Callable, Iterator, Sequence
@@ -110,6 +111,7 @@ class FakeTarget:
     """
 
     script: Callable[[FakeRequest], Sequence[Step]]
+    tls: ssl.SSLContext | None = None
     requests: list[FakeRequest] = field(default_factory=list)
     url: str = ""
     num_connections: int = 0
@@ -118,7 +120,8 @@ class FakeTarget:
 
     def __enter__(self) -> FakeTarget:
         self._listener = socket.create_server(("127.0.0.1", 0), backlog=1024)
-        self.url = f"http://127.0.0.1:{self._listener.getsockname()[1]}"
+        scheme = "https" if self.tls else "http"
+        self.url = f"{scheme}://127.0.0.1:{self._listener.getsockname()[1]}"
         self._loop = asyncio.new_event_loop()
         self._thread = threading.Thread(target=self._serve, daemon=True)
         self._thread.start()
@@ -130,7 +133,7 @@ class FakeTarget:
 
     def _serve(self) -> None:
         asyncio.set_event_loop(self._loop)
-        self._loop.run_until_complete(asyncio.start_server(self._converse, sock=self._listener))
+        self._loop.run_until_complete(asyncio.start_server(self._converse, sock=self._listener, ssl=self.tls))
         self._loop.run_forever()
         for task in asyncio.all_tasks(self._loop):
             task.cancel()

@@ -83,6 +83,11 @@ def _only_model(client: httpx.Client) -> str:
         answer = client.get("/v1/models")
         answer.raise_for_status()
         models = [str(entry["id"]) for entry in answer.json()["data"]]
+    except httpx.TransportError as exc:
+        raise TargetError(
+            f"{client.base_url}: cannot be talked to ({_words(exc)})",
+            hint="check --url; --insecure accepts a certificate that nobody signed",
+        ) from exc
     except (httpx.HTTPError, ValueError, KeyError, TypeError) as exc:
         raise UsageError(
             f"the target does not say which model it serves (/v1/models: {_words(exc)})", hint=hint
