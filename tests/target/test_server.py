@@ -349,7 +349,7 @@ def test_a_drain_finishes_what_runs_and_takes_no_more(tmp_path: Path) -> None:
 
 
 def test_the_death_of_the_engine_reaches_the_clients_and_the_exit_code(tmp_path: Path) -> None:
-    with started(tmp_path, "--step-delay-ms", "10") as server:
+    with started(tmp_path, "--step-delay-ms", "10", "--timeout", "none") as server:
         running = server.begin(max_tokens=200)
         server.until("vllm:num_requests_running", 1)
         os.kill(server.ask("/loadgen/facts").json["engine_pid"], signal.SIGKILL)
@@ -360,7 +360,7 @@ def test_the_death_of_the_engine_reaches_the_clients_and_the_exit_code(tmp_path:
 
 
 def test_the_null_policy_needs_no_model(tmp_path: Path) -> None:
-    with started(tmp_path, "--policy", "null") as server:
+    with started(tmp_path, "--policy", "null", "--timeout", "none") as server:
         assert server.complete(max_tokens=300).json["usage"]["completion_tokens"] == 300
         assert len(server.complete(max_tokens=300, stream=True).events) == 300
         threads = [threading.Thread(target=server.complete) for _ in range(16)]
