@@ -30,6 +30,7 @@ _SAME_NAME = (
     "connection_reused",
     "num_reconnects",
 )
+_NOTHING: Any = object()
 
 
 def record_batch(
@@ -51,17 +52,21 @@ def record_batch(
         "num_coalesced": [exchange.num_coalesced if exchange.stream else None for exchange in ended],
         "chunk_gap_us": _chunk_gaps(ended),
         "worker": [worker] * len(ended),
-        "server_recv_unix_ns": [_server(exchange, "recv_unix_ns") for exchange in ended],
-        "server_mean_batch": [_server(exchange, "mean_batch") for exchange in ended],
     }
     for name in _SAME_NAME:
         columns[name] = [getattr(exchange, name) for exchange in ended]
-    for stage in SERVER_STAGES:
-        columns[f"server_{stage}_us"] = [_server(exchange, f"{stage}_us") for exchange in ended]
-    return pa.RecordBatch.from_arrays([_array(columns[field.name], field) for field in SCHEMA], schema=SCHEMA)
+    told = [exchange.server_metrics or {} for exchange in ended]
+    for name in ("recv_unix_ns", "mean_batch", *(f"{stage}_us" for stage in SERVER_STAGES)):
+        # Most servers tell none of it; this runs between sends.
+        columns[f"server_{name}"] = [facts.get(name) for facts in told] if any(told) else _NOTHING
+    return pa.RecordBatch.from_arrays(
+        [_array(columns[field.name], field, len(ended)) for field in SCHEMA], schema=SCHEMA
+    )
 
 
-def _array(values: Any, field: pa.Field) -> pa.Array:
+def _array(values: Any, field: pa.Field, count: int) -> pa.Array:
+    if values is _NOTHING:
+        return pa.nulls(count, field.type)
     if isinstance(values, pa.ChunkedArray):
         values = values.combine_chunks()
         values = pa.concat_arrays(values.chunks) if isinstance(values, pa.ChunkedArray) else values
@@ -83,10 +88,6 @@ def _tokens_source(exchange: Exchange) -> str | None:
     if exchange.output_tokens is not None:
         return "usage"
     return "chunks" if exchange.stream and exchange.headers_ns is not None else None
-
-
-def _server(exchange: Exchange, name: str) -> Any:
-    return None if exchange.server_metrics is None else exchange.server_metrics.get(name)
 
 
 def _chunk_gaps(ended: Sequence[Exchange]) -> pa.ListArray:

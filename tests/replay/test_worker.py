@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import errno
 import socket
-import time
 from collections.abc import Sequence
 
 import numpy as np
@@ -162,38 +161,6 @@ def test_a_wait_behind_our_own_cap_is_seen_from_the_planned_moment() -> None:
     assert max(from_planned) >= 8 * 0.05 - 0.07
 
 
-def test_sends_aim_at_their_moment_and_do_not_drift() -> None:
-    # F37: the lateness of the last tenth is that of the first; a sleep after each send would add up.
-    planned_s = [0.002 * k for k in range(400)]
-    with FakeTarget(lambda _: [whole(200, {"choices": [{"message": {"content": "x"}}]})]) as fake:
-        sent = send(fake.url, planned_s, stream=False)
-    lateness_s = np.array([(row["sent_ns"] - row["planned_ns"]) / 1e9 for row in sent.records])
-    assert lateness_s.min() >= 0.0
-    assert np.median(lateness_s[-40:]) - np.median(lateness_s[:40]) < 0.010
-    span_s = (sent.records[-1]["sent_ns"] - sent.records[0]["sent_ns"]) / 1e9
-    assert abs(span_s - planned_s[-1]) < 0.01 * planned_s[-1] + 0.05
-
-
-def test_a_late_send_goes_at_once_and_pushes_nobody_back() -> None:
-    # F37, second part: the loop is blocked for 100 ms over a schedule of 10 ms steps.
-    def block_soon(_: Worker) -> None:
-        asyncio.get_running_loop().call_later(0.15, _busy, 0.1)
-
-    with FakeTarget(lambda _: [whole(200, {"choices": [{"message": {"content": "x"}}]})]) as fake:
-        sent = send(fake.url, [0.01 * k for k in range(40)], stream=False, on_worker=block_soon)
-    lateness_s = [(row["dispatched_ns"] - row["planned_ns"]) / 1e9 for row in sent.records]
-    assert max(lateness_s) > 0.05
-    assert np.median(lateness_s[-10:]) < 0.02
-    assert sent.health.loop_lag_max_s is not None
-    assert sent.health.loop_lag_max_s > 0.05
-
-
-def _busy(duration_s: float) -> None:
-    until_s = time.monotonic() + duration_s
-    while time.monotonic() < until_s:
-        pass
-
-
 def test_a_stop_leaves_every_request_with_an_outcome() -> None:
     # F84, the worker's part: what had ended is kept, in flight is unfinished, the rest not_sent.
     def stop_soon(worker: Worker) -> None:
@@ -211,9 +178,9 @@ def test_a_stop_leaves_every_request_with_an_outcome() -> None:
 def test_the_end_of_the_drain_lists_what_hung() -> None:
     # F35: a request that never answers is unfinished, with its age.
     with FakeTarget(lambda request: [HANG] if request.serial == 0 else chat_stream(1)) as fake:
-        sent = send(fake.url, [0.0, 0.05], drain_s=0.3)
+        sent = send(fake.url, [0.0, 0.05], drain_s=1.5)
     assert sent.outcomes == ["unfinished", "ok"]
-    assert (sent.records[0]["end_ns"] - sent.records[0]["sent_ns"]) / 1e9 >= 0.3
+    assert (sent.records[0]["end_ns"] - sent.records[0]["sent_ns"]) / 1e9 >= 1.5
 
 
 def test_a_key_that_the_server_repeats_is_not_recorded() -> None:
