@@ -113,9 +113,11 @@ def _waiting(measured: Sequence[Measures], batch_limit: float | None) -> list[Ve
             )
         ]
     preprocess = overall.value("preprocess_queue_share") or 0.0
-    batch = overall.value("mean_batch")
+    batch = overall.value("queued_mean_batch")
     batch_words = (
-        "" if batch is None else f"; mean batch {batch:.1f}" + (f" of {batch_limit:g}" if batch_limit else "")
+        ""
+        if batch is None
+        else f"; batches held {batch:.1f}" + (f" of {batch_limit:g}" if batch_limit else "")
     )
     if preprocess >= PREPROCESS_SHARE_HIGH:
         return [
@@ -133,16 +135,16 @@ def _waiting(measured: Sequence[Measures], batch_limit: float | None) -> list[Ve
             return [
                 Verdict(
                     "saturated",
-                    evidence + ": batches are full, more arrives than they carry",
+                    evidence + " while requests waited: more arrives than full batches carry",
                     "more capacity, or larger batches if memory allows",
                 )
             ]
         return [
             Verdict(
                 "batching too conservative",
-                evidence + ": requests wait although batches have room",
-                "shorten the wait or the window, or let requests join running batches (continuous); "
-                "device activity beside this would confirm it",
+                evidence + " while requests waited: there was room",
+                "let requests join running batches (continuous), shorten the wait or the window, or raise the "
+                "token budget of a step",
             )
         ]
     return [

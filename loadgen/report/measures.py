@@ -115,11 +115,14 @@ def _server_figures(seen: Observations, mask: Mask) -> dict[str, Figure]:
     whole = total("finished")
     preprocess, inference = total("pre_start", "parsed"), total("exec_start", "enqueued")
     batches = seen.numbers("server_mean_batch")[known]
-    batches = batches[~np.isnan(batches)]
+    waits = (seen.seconds("server_exec_start_us") - seen.seconds("server_enqueued_us"))[known]
+    told = ~np.isnan(batches)
+    batches, waits = batches[told], waits[told]
     return {
         "queue_share": share(preprocess + inference, whole, _NO_STAGES),
         "preprocess_queue_share": share(preprocess, whole, _NO_STAGES),
         "inference_queue_share": share(inference, whole, _NO_STAGES),
         "release_share": share(total("finished", "last_token"), whole, _NO_STAGES),
         "mean_batch": float(batches.mean()) if batches.size else Missing(_NO_STAGES),
+        "queued_mean_batch": share(float((batches * waits).sum()), float(waits.sum()), "no request waited"),
     }

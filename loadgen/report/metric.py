@@ -124,6 +124,14 @@ METRICS: tuple[Metric, ...] = (
         "mean over answers of the mean batch that each was decoded in",
     ),
     Metric(
+        "queued_mean_batch",
+        "rows",
+        "neither",
+        1,
+        False,
+        "the same, each answer weighted by its wait to be executed: how full batches were while some waited",
+    ),
+    Metric(
         "recovery_s",
         "s",
         "lower",
