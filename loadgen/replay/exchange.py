@@ -20,6 +20,10 @@ MAX_ERROR_CHARS = 300
 # A whole answer (or an unfinished event) beyond this is no answer of an inference server.
 MAX_BODY_BYTES = 64 * 1024 * 1024
 
+# What the records can hold; a server that says more than that is not believed.
+_MAX_TOKENS = 2**31 - 1
+_MAX_MOMENT = 2**62
+
 _REJECTED = frozenset({429, 503})
 # What the operating system says when this machine, not the target, has run out of something.
 _OWN_LIMITS = frozenset({errno.EMFILE, errno.ENFILE, errno.EADDRNOTAVAIL, errno.ENOBUFS, errno.ENOMEM})
@@ -135,11 +139,14 @@ class Exchange:
             if len(self._body) > 1 and sum(map(len, self._body)) > MAX_BODY_BYTES:
                 self._end(Outcome.RESET, now_ns, f"answer is over {MAX_BODY_BYTES} bytes")
             return
-        for name, event in self._scanner.feed(data):
-            if event == b"[DONE]":
-                self._end_stream(now_ns)
-                return
-            self._on_event(name, event, now_ns)
+        try:
+            for name, event in self._scanner.feed(data):
+                if event == b"[DONE]":
+                    self._end_stream(now_ns)
+                    return
+                self._on_event(name, event, now_ns)
+        except (AttributeError, KeyError, IndexError, TypeError):
+            self.error = "an event has a form that no known server sends"
 
     def on_complete(self, now_ns: int) -> None:
         """The answer ended as HTTP says it should."""
@@ -155,7 +162,10 @@ class Exchange:
             else:
                 self._end(Outcome.INCOMPLETE_STREAM, now_ns, "ended without finish_reason or [DONE]")
         else:
-            self._end_document(now_ns)
+            try:
+                self._end_document(now_ns)
+            except (AttributeError, KeyError, IndexError, TypeError):
+                self._end(Outcome.STREAM_ERROR, now_ns, "the answer has a form that no known server sends")
 
     def on_lost(self, error: Exception | None, now_ns: int) -> None:
         """The connection closed before the answer was complete; error is None for a clean end of file."""
@@ -268,17 +278,25 @@ class Exchange:
         if not isinstance(usage, dict):
             return
         prompt, output = usage.get("prompt_tokens"), usage.get("completion_tokens")
-        if isinstance(prompt, int) and prompt >= 0:
+        if isinstance(prompt, int) and 0 <= prompt <= _MAX_TOKENS:
             self.prompt_tokens = prompt
-        if isinstance(output, int) and output >= 0:
+        if isinstance(output, int) and 0 <= output <= _MAX_TOKENS:
             self.output_tokens = output
 
     def _take_metrics(self, metrics: Any) -> None:
         stages = metrics.get("loadgen") if isinstance(metrics, dict) else None
-        if isinstance(stages, dict) and all(
-            isinstance(stages.get(f"{name}_us"), int) for name in SERVER_STAGES
-        ):
-            self.server_metrics = stages
+        if not isinstance(stages, dict):
+            return
+        moments = [stages.get(f"{name}_us") for name in SERVER_STAGES]
+        received, batch = stages.get("recv_unix_ns"), stages.get("mean_batch")
+        if all(isinstance(moment, int) and 0 <= moment <= _MAX_MOMENT for moment in moments):
+            self.server_metrics = {
+                **{f"{name}_us": moment for name, moment in zip(SERVER_STAGES, moments, strict=True)},
+                "recv_unix_ns": received
+                if isinstance(received, int) and 0 <= received <= _MAX_MOMENT
+                else None,
+                "mean_batch": float(batch) if isinstance(batch, int | float) else None,
+            }
 
 
 def _message(failure: Any) -> str:

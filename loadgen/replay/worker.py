@@ -11,6 +11,7 @@ import gc
 from collections import Counter, deque
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from typing import Any
 
 import pyarrow as pa
 
@@ -103,6 +104,7 @@ class Worker:
         self._lateness_max_ns = 0
         self._is_stopping = False
         self._clock = RunClock(0)
+        self._fault: BaseException | None = None
         self._finished: asyncio.Event = asyncio.Event()
 
     async def prepare(self) -> None:
@@ -125,10 +127,18 @@ class Worker:
         health = HealthMeter(loop, clock)
         self._timer = make_timer(loop, self._send_due)
         ticker = loop.create_task(self._tick())
+        # A fault of ours in a callback would otherwise be logged, and the run go on without it.
+        loop.set_exception_handler(self._break)
+        ticker.add_done_callback(
+            lambda task: None if task.cancelled() else self._break(loop, {"exception": task.exception()})
+        )
         try:
             self._arm()
             await self._finished.wait()
+            if self._fault is not None:
+                raise self._fault
         finally:
+            loop.set_exception_handler(None)
             ticker.cancel()
             self._timer.close()
             self._pool.close()
@@ -148,6 +158,11 @@ class Worker:
             self._give_up(self._waiting.popleft())
         while self._next < len(self._planned_ns):
             self._give_up(self._new_exchange())
+        self._finished.set()
+
+    def _break(self, _: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
+        """End the worker with the fault that happened outside of `run`: its share counts as lost."""
+        self._fault = context.get("exception") or RuntimeError(str(context.get("message")))
         self._finished.set()
 
     def _now_ns(self) -> int:

@@ -345,6 +345,38 @@ def test_stages_that_the_server_told_are_kept_whole_or_not_at_all() -> None:
     whole = streamed(
         (1, finish(content="a")), (2, {"choices": [], "metrics": {"loadgen": stages}}), (3, "[DONE]")
     )
-    assert whole.server_metrics == stages
+    assert whole.server_metrics == stages | {"recv_unix_ns": None, "mean_batch": None}
     cut = streamed((1, finish(content="a")), (2, {"metrics": {"loadgen": {"parsed_us": 5}}}), (3, "[DONE]"))
     assert cut.server_metrics is None
+
+
+@pytest.mark.parametrize(
+    "event",
+    [
+        {"choices": {"0": {}}},
+        {"choices": ["text"]},
+        {"choices": [{"delta": "text"}]},
+        {
+            "choices": [{"delta": {"content": "a"}}],
+            "usage": {"completion_tokens": 10**12, "prompt_tokens": -5},
+        },
+        {
+            "choices": [{"delta": {"content": "a"}}],
+            "usage": [1],
+            "metrics": {"loadgen": {"parsed_us": 10**30}},
+        },
+        {"choices": 7},
+        [],
+        None,
+    ],
+)
+def test_no_answer_of_a_server_breaks_the_client(event: Any) -> None:
+    made = streamed((1, json.dumps(event)), (2, finish(content="b")), (3, "[DONE]"))
+    assert made.outcome in (Outcome.OK, Outcome.STREAM_ERROR)
+    assert made.output_tokens is None
+    assert made.prompt_tokens is None
+    document = exchange(stream=False)
+    document.on_headers(200, JSON, 1)
+    document.on_body(json.dumps(event).encode(), 2)
+    document.on_complete(3)
+    assert document.outcome is not None
