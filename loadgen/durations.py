@@ -82,7 +82,7 @@ def format_duration(duration_s: float) -> str:
 def _under_two_minutes(duration_s: float) -> str:
     if duration_s == 0:
         return "0 s"
-    if duration_s < 1e-3:
+    if duration_s < 0.9995e-3:
         return f"{duration_s * 1e6:.0f} us"
     if duration_s < 1:
         return f"{duration_s * 1e3:.3g} ms" if duration_s < 0.1 else f"{duration_s * 1e3:.0f} ms"

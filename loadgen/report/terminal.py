@@ -25,7 +25,7 @@ _ROWS: tuple[tuple[str, tuple[str, ...]], ...] = (
 )
 _VALUES = ("offered_rate", "served_rate", "output_token_rate", "error_rate", "rejected_share", "queue_share")
 _VALUES_LAST = ("release_share", "mean_batch", "recovery_s")
-_TIME_CHARS = 60
+_TIME_CHARS = 48
 _BARS, _ASCII_BARS = " ▁▂▃▄▅▆▇█", " .:-=+*%#"
 # Columns that fit beside the row names at 80 characters.
 _MAX_COLUMNS = 5
@@ -87,7 +87,7 @@ def _metrics(measured: Sequence[Measures], console: Console) -> None:
     if left_out > 0:
         console.print(Text(f"{left_out} more windows are in report.json"))
     console.print(
-        Text("latency and ttft count from the planned send; percentiles by nearest rank, over successes"),
+        Text("latency and ttft from the planned send, of successes; percentiles by nearest rank"),
         style="dim",
     )
     console.print()
@@ -147,7 +147,7 @@ def _time_line(report: Report, console: Console, bars: str) -> None:
 
 
 def _groups(count: int) -> list[tuple[int, int]]:
-    """(start, bins) of each mark: equal runs of bins, at most 60 of them."""
+    """(start, bins) of each mark: equal runs of bins, at most 48 of them."""
     size = max(1, -(-count // _TIME_CHARS))
     return [(start, size) for start in range(0, count, size)]
 

@@ -182,6 +182,19 @@ def test_a_wait_behind_our_own_cap_is_seen_from_the_planned_moment() -> None:
     assert max(from_planned) >= 8 * 0.05 - 0.07
 
 
+def test_a_fault_of_our_own_ends_the_worker_instead_of_going_on_without_it(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def broken() -> None:
+        raise ZeroDivisionError
+
+    def break_flushing(worker: Worker) -> None:
+        monkeypatch.setattr(worker, "_flush", broken)
+
+    with FakeTarget(lambda _: chat_stream(1)) as fake, pytest.raises(ZeroDivisionError):
+        send(fake.url, [0.0, 30.0], on_worker=break_flushing)
+
+
 def test_a_stop_leaves_every_request_with_an_outcome() -> None:
     # F84, the worker's part: what had ended is kept, in flight is unfinished, the rest not_sent.
     def stop_soon(worker: Worker) -> None:
