@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import multiprocessing
+import socket
 from collections.abc import Callable
-from multiprocessing.connection import Connection
+from multiprocessing.context import SpawnProcess
 
 from loadgen_target.config import EngineConfig
+from loadgen_target.pipe import LoopPipe
 from loadgen_target.request import Outcome, Status, Work
 from loadgen_target.worker import Abort, Failed, FromEngine, Ready, Stop, run_engine
 
 _STOP_WITHIN_S = 5.0
+_DIED_WITHIN_S = 1.0  # between its end of the pipe closing and its exit status
 
 
 class EngineProcess:
@@ -28,62 +30,49 @@ class EngineProcess:
         on_outcome: Callable[[Outcome], None],
         on_death: Callable[[str], None],
     ) -> None:
+        self._config = config
         self._on_outcome = on_outcome
         self._on_death = on_death
         self._last_words: str | None = None
         self._is_stopping = False
-        self.is_alive = True
         self.facts: dict[str, str | int | bool] | None = None
         self.ready = asyncio.Event()
-        context = multiprocessing.get_context("spawn")
-        self._connection, theirs = context.Pipe()
-        self._process = context.Process(
-            target=run_engine, args=(config, theirs), name="loadgen-target-engine", daemon=True
+        self._pipe = LoopPipe(self._take, self._lost)
+        self._process: SpawnProcess | None = None
+
+    @property
+    def pid(self) -> int | None:
+        return self._process.pid if self._process else None
+
+    async def start(self) -> None:
+        """Start the process; `ready` is set once its model stands."""
+        ours, theirs = socket.socketpair()
+        self._process = multiprocessing.get_context("spawn").Process(
+            target=run_engine, args=(self._config, theirs), name="loadgen-target-engine", daemon=True
         )
         self._process.start()
         # Only the engine may hold its end, for the pipe to close when it dies.
         theirs.close()
-        asyncio.get_running_loop().add_reader(self._connection.fileno(), self._read)
-
-    @property
-    def pid(self) -> int | None:
-        return self._process.pid
+        await self._pipe.open(ours)
 
     def submit(self, work: Work) -> None:
         """Send a request; nothing happens when the engine is gone, since on_death tells."""
-        self._send(work)
+        self._pipe.send(work)
 
     def abort(self, request_id: int, status: Status) -> None:
         """Tell the engine that nobody waits for this request."""
-        self._send(Abort(request_id, status))
+        self._pipe.send(Abort(request_id, status))
 
     async def stop(self) -> None:
         """Let the engine leave, or end it."""
         self._is_stopping = True
-        self._send(Stop())
-        loop = asyncio.get_running_loop()
-        await loop.run_in_executor(None, self._process.join, _STOP_WITHIN_S)
-        if self._process.is_alive():
-            self._process.kill()
-            self._process.join()
-        self._close()
-
-    def _send(self, message: Work | Abort | Stop) -> None:
-        if self.is_alive:
-            with contextlib.suppress(OSError):
-                self._connection.send(message)
-
-    def _read(self) -> None:
-        try:
-            while self.is_alive and self._connection.poll():
-                self._take(self._receive())
-        except (EOFError, OSError):
-            self._died()
-
-    def _receive(self) -> FromEngine:
-        connection: Connection = self._connection
-        message: FromEngine = connection.recv()
-        return message
+        self._pipe.send(Stop())
+        if self._process is not None:
+            await asyncio.get_running_loop().run_in_executor(None, self._process.join, _STOP_WITHIN_S)
+            if self._process.is_alive():
+                self._process.kill()
+                self._process.join()
+        self._pipe.close()
 
     def _take(self, message: FromEngine) -> None:
         if isinstance(message, Ready):
@@ -95,14 +84,7 @@ class EngineProcess:
             for outcome in message:
                 self._on_outcome(outcome)
 
-    def _died(self) -> None:
-        self._close()
-        if not self._is_stopping:
-            self._process.join(1.0)
+    def _lost(self) -> None:
+        if not self._is_stopping and self._process is not None:
+            self._process.join(_DIED_WITHIN_S)
             self._on_death(self._last_words or f"exit status {self._process.exitcode}")
-
-    def _close(self) -> None:
-        if self.is_alive:
-            self.is_alive = False
-            asyncio.get_running_loop().remove_reader(self._connection.fileno())
-            self._connection.close()

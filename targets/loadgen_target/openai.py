@@ -108,17 +108,22 @@ def _messages(fields: dict[str, Any]) -> str:
     for index, message in enumerate(messages):
         content = message.get("content") if isinstance(message, dict) else None
         if isinstance(content, list):
-            content = "".join(
-                part["text"]
-                for part in content
-                if isinstance(part, dict) and isinstance(part.get("text"), str)
-            )
+            content = "".join(_part_text(part) for part in content)
         if content is None and isinstance(message, dict):
             content = ""
         if not isinstance(content, str):
             raise BadRequest(f"messages[{index}].content is neither text nor parts", param="messages")
         texts.append(content)
     return "\n".join(texts)
+
+
+def _part_text(part: object) -> str:
+    text = part.get("text") if isinstance(part, dict) else None
+    if not isinstance(text, str):
+        raise BadRequest(
+            "a part of a message's content is not text, which is all this server reads", param="messages"
+        )
+    return text
 
 
 def _prompt(fields: dict[str, Any]) -> str | tuple[int, ...]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import StrEnum
+from typing import NamedTuple
 
 
 class Status(StrEnum):
@@ -83,9 +84,11 @@ class Ended:
     steps: int
 
 
-@dataclass(frozen=True, slots=True)
-class Emission:
-    """Tokens of one request, with what is known at its first and at its last."""
+class Emission(NamedTuple):
+    """Tokens of one request, with what is known at its first and at its last.
+
+    A named tuple, as all that is sent at each step: it is pickled at half the cost of a dataclass.
+    """
 
     request_id: int
     tokens: tuple[int, ...]
@@ -93,8 +96,7 @@ class Emission:
     ended: Ended | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class StepRecord:
+class StepRecord(NamedTuple):
     """One forward pass over a batch.
 
     kind: prefill or decode. rows: rows computed; useful_rows: those that gave a token somebody waits for.
@@ -114,8 +116,7 @@ class StepRecord:
     num_running: int
 
 
-@dataclass(frozen=True, slots=True)
-class Outcome:
+class Outcome(NamedTuple):
     """What one step did: who started, which tokens came, who ended, and the state after it."""
 
     started: tuple[int, ...]

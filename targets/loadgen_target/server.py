@@ -49,6 +49,7 @@ async def serve(config: ServerConfig) -> int:
         )
     )
     signals = _Signals()
+    await service.engine.start()
     serving = asyncio.create_task(server.serve(sockets=[listener]))
     try:
         await _first(service.engine.ready, service.died, signals.stop)
@@ -97,6 +98,8 @@ async def _drain(service: Service, signals: _Signals) -> None:
         timeout_s = service.config.shutdown_timeout_s
         with contextlib.suppress(TimeoutError):
             await asyncio.wait_for(_first(service.idle, service.died, signals.stop_now), timeout_s)
+    if service.death is None and service.num_open:
+        _say(f"stopped with {service.num_open} requests unfinished")
     service.end_all(Status.ERROR)
     with contextlib.suppress(TimeoutError):
         await asyncio.wait_for(service.idle.wait(), _CUT_WITHIN_S)

@@ -69,6 +69,11 @@ class Service:
         return self._num_waiting
 
     @property
+    def num_open(self) -> int:
+        """Requests received and not yet ended."""
+        return len(self._exchanges)
+
+    @property
     def num_preprocess_waiting(self) -> int:
         return self._preprocessor.num_waiting
 

@@ -9,15 +9,16 @@ from __future__ import annotations
 import contextlib
 import queue
 import signal
+import socket
 import threading
 import traceback
 from dataclasses import dataclass
-from multiprocessing.connection import Connection
 
 from loadgen_target.clock import WallClock
 from loadgen_target.config import EngineConfig
 from loadgen_target.engine import Engine
 from loadgen_target.null_runner import NullRunner
+from loadgen_target.pipe import BlockingPipe
 from loadgen_target.request import Outcome, Status, Work
 from loadgen_target.stages import Tokenizer
 
@@ -55,27 +56,28 @@ ToEngine = Work | Abort | Stop
 FromEngine = Ready | Failed | list[Outcome]
 
 
-def run_engine(config: EngineConfig, connection: Connection) -> None:
+def run_engine(config: EngineConfig, connected: socket.socket) -> None:
     """The main function of the engine's process; ends with Stop, or when the other end is gone."""
     # Ctrl-C reaches the whole group of processes; the HTTP process decides when this one ends.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     signal.signal(signal.SIGTERM, signal.SIG_IGN)
+    pipe = BlockingPipe(connected)
     try:
         with contextlib.suppress(BrokenPipeError, ConnectionResetError):
-            _Worker(config, connection).run()
+            _Worker(config, pipe).run()
     except Exception as error:
         frame = traceback.extract_tb(error.__traceback__)[-1]
         where = f"{frame.filename.rpartition('/')[2]}:{frame.lineno}"
         text = " ".join(str(error).split())[:300]
         with contextlib.suppress(OSError):
-            connection.send(Failed(f"{type(error).__name__}: {text} ({where})"))
+            pipe.send(Failed(f"{type(error).__name__}: {text} ({where})"))
         raise SystemExit(1) from None
 
 
 class _Worker:
-    def __init__(self, config: EngineConfig, connection: Connection) -> None:
+    def __init__(self, config: EngineConfig, pipe: BlockingPipe) -> None:
         self._config = config
-        self._connection = connection
+        self._pipe = pipe
         self._inbox: queue.SimpleQueue[ToEngine] = queue.SimpleQueue()
         self._clock = WallClock(counts_threads=config.num_threads > 1)
         self._is_null = config.policy.name == "null"
@@ -89,17 +91,17 @@ class _Worker:
             for outcome in engine.step():
                 pending.append(outcome)
                 if not self._is_null or len(pending) >= _NULL_STEPS_A_MESSAGE:
-                    self._connection.send(pending)
+                    self._pipe.send(pending)
                     pending = []
             if pending and not engine.num_running:
-                self._connection.send(pending)
+                self._pipe.send(pending)
                 pending = []
 
     def _load(self) -> Engine:
         config = self._config
         tokenizer = Tokenizer(config.preprocess_s)
         if self._is_null:
-            self._connection.send(Ready({"device": "none", "prepacked": False}))
+            self._pipe.send(Ready({"device": "none", "prepacked": False}))
             return Engine(config.policy, NullRunner(), self._clock, tokenizer.encode)
         # Here, since torch takes seconds to import and the HTTP process has no use for it.
         import torch  # noqa: PLC0415
@@ -108,7 +110,7 @@ class _Worker:
 
         runner = ModelRunner(config)
         runner.warm_up(config.policy.batch_rows)
-        self._connection.send(
+        self._pipe.send(
             Ready(
                 {
                     "device": str(runner.device),
@@ -124,7 +126,7 @@ class _Worker:
     def _receive(self) -> None:
         try:
             while True:
-                self._inbox.put(self._connection.recv())
+                self._inbox.put(self._pipe.receive())
         except (EOFError, OSError):
             self._inbox.put(Stop())
 
