@@ -137,10 +137,16 @@ def one_line(trace: Trace) -> str:
 def describe(trace: Trace, path: Path) -> dict[str, Any]:
     """Figures and metadata as one JSON-ready document."""
     figures = asdict(trace_statistics(trace))
+    short = {"minimum": "min", "maximum": "max"}
+    lengths = {
+        column: {short.get(name, name): value for name, value in of_column.items()}
+        for column, of_column in figures.pop("lengths").items()
+    }
     return {
         "trace": path.name,
         "trace_id": trace.trace_id,
-        "statistics": figures,
+        **figures,
+        "lengths": lengths,
         "metadata": asdict(trace.metadata),
     }
 

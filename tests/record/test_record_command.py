@@ -42,7 +42,7 @@ def test_rotated_sample_becomes_a_trace_that_info_shows(tmp_path: Path) -> None:
     recorded = loadgen("record", *SAMPLE, "-o", "day.parquet", "--json", cwd=tmp_path)
     assert recorded.returncode == 0, recorded.stderr
     document = strict(recorded.stdout)
-    assert document["statistics"]["rows"] == 250
+    assert document["rows"] == 250
     assert (document["fidelity"]["other"], document["fidelity"]["malformed"]) == (7, 1)
     shown = loadgen("trace", "info", "day.parquet", cwd=tmp_path, PYTHONIOENCODING="ascii")
     assert shown.returncode == 0, shown.stderr
