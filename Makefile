@@ -32,7 +32,6 @@ test: check  ## style, types and every test
 	$(BIN)/python -m pytest
 
 bench: $(STAMP)  ## measure speed: ratios within one run
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt aiohttp
 	$(BIN)/python benchmarks/client_speed.py
 
 clean:  ## remove what was made, save run folders
