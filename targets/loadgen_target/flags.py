@@ -75,9 +75,11 @@ def parse_flags(arguments: Sequence[str]) -> ServerConfig:
 def _parser() -> argparse.ArgumentParser:
     parser = _Parser(
         prog="loadgen serve",
+        usage="loadgen serve [FLAGS]",
         description=(
-            "A small inference server with a batching policy of your choice: a real transformer with weights from "
-            "a seed, OpenAI's HTTP interface, and the time of every stage told. It exists to be measured."
+            "A small inference server with a batching policy of your choice: a real transformer with\n"
+            "weights from a seed, OpenAI's HTTP interface, and the time of every stage told.\n"
+            "It exists to be measured."
         ),
         epilog=_EXAMPLES,
         formatter_class=argparse.RawDescriptionHelpFormatter,
@@ -98,7 +100,7 @@ def _add_batching(parser: argparse.ArgumentParser) -> None:
         choices=["serial", "fixed-window", "dynamic", "continuous", "null"],
         default="continuous",
         help=(
-            "serial: one at a time; fixed-window: at each tick, all that wait; dynamic: when full or waited; "
+            "serial: one at a time; fixed-window: at each tick, all that wait; dynamic: full, or waited; "
             "continuous: join between any two steps; null: no model, tokens at once (default: continuous)"
         ),
     )
@@ -189,7 +191,13 @@ def _add_limits(parser: argparse.ArgumentParser) -> None:
         default=429,
         help="status code of a refusal (default: 429)",
     )
-    add("--timeout", type=_timeout, default=3.0, metavar="TIME", help="such as 500ms, 3s, none (default: 3s)")
+    add(
+        "--timeout",
+        type=_timeout,
+        default=3.0,
+        metavar="TIME",
+        help="longest time of a request, such as 500ms or 3s, or none (default: 3s)",
+    )
     add(
         "--default-timeout-microseconds",
         type=lambda text: _timeout(f"{text}us") if text != "0" else None,
