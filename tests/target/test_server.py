@@ -371,25 +371,6 @@ def test_the_null_policy_needs_no_model(tmp_path: Path) -> None:
         server.until("vllm:request_success_total", 18)
 
 
-@pytest.mark.parametrize(
-    ("flags", "said"),
-    [
-        (["--policy", "fastest"], "fastest"),
-        (["--max-batch-size", "0"], "max-batch-size"),
-        (["--timeout", "soon"], "soon"),
-        (["--port", "70000"], "70000"),
-        (["--request-log", "/no/such/folder/x.parquet"], "/no/such/folder"),
-        (["--polcy", "serial"], "--polcy"),
-    ],
-)
-def test_wrong_flags_are_one_line_and_code_2(flags: list[str], said: str) -> None:
-    ended = subprocess.run(
-        [sys.executable, "-m", "loadgen_target", *flags], capture_output=True, text=True, check=False
-    )
-    assert ended.returncode == 2
-    assert said in ended.stderr and len(ended.stderr.splitlines()) == 1 and "Traceback" not in ended.stderr
-
-
 def test_a_port_in_use_is_one_line_and_code_2(server: Server) -> None:
     port = str(urlsplit(server.url).port)
     ended = subprocess.run(
@@ -397,13 +378,6 @@ def test_a_port_in_use_is_one_line_and_code_2(server: Server) -> None:
     )
     assert ended.returncode == 2
     assert port in ended.stderr and len(ended.stderr.splitlines()) == 1
-
-
-def test_help_names_the_verb_and_gives_an_example() -> None:
-    ended = subprocess.run(
-        [sys.executable, "-m", "loadgen_target", "--help"], capture_output=True, text=True, check=True
-    )
-    assert ended.stdout.startswith("usage: loadgen serve") and "loadgen serve --policy" in ended.stdout
 
 
 def _all(connection: socket.socket) -> bytes:

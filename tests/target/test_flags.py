@@ -1,0 +1,91 @@
+"""The command line: what flags become, what is refused, and how that is said."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+import pytest
+
+from loadgen_target.config import ConfigError
+from loadgen_target.flags import parse_flags
+
+
+def test_without_flags_it_batches_continuously_on_the_cpu_within_3_seconds() -> None:
+    config = parse_flags([])
+    engine, policy = config.engine, config.engine.policy
+    assert (policy.name, policy.max_batch_size, policy.release) == ("continuous", 8, "batch")
+    assert (engine.preset, engine.device, engine.is_inline) == ("cpu-25m", "cpu", False)
+    assert (config.timeout_s, config.max_queue_size, config.overload_status) == (3.0, 64, 429)
+
+
+def test_serial_preprocesses_inline_unless_told_otherwise() -> None:
+    assert parse_flags(["--policy", "serial"]).engine.is_inline
+    assert not parse_flags(["--policy", "serial", "--pipeline", "staged"]).engine.is_inline
+
+
+@pytest.mark.parametrize(
+    ("alias", "flags"),
+    [
+        (["--max-num-seqs", "4"], ["--max-batch-size", "4"]),
+        (["--max-queue-delay-microseconds", "2500"], ["--max-wait-ms", "2.5"]),
+        (["--default-timeout-microseconds", "500000"], ["--timeout", "500ms"]),
+        (["--default-timeout-microseconds", "0"], ["--timeout", "none"]),
+    ],
+)
+def test_a_name_of_another_server_means_the_same(alias: list[str], flags: list[str]) -> None:
+    assert parse_flags(alias) == parse_flags(flags)
+
+
+@pytest.mark.parametrize(
+    ("text", "timeout_s"), [("250us", 0.00025), ("1.5s", 1.5), ("2m", 120.0), ("none", None)]
+)
+def test_a_timeout_has_a_unit(text: str, timeout_s: float | None) -> None:
+    assert parse_flags(["--timeout", text]).timeout_s == timeout_s
+
+
+@pytest.mark.parametrize(
+    ("flags", "said"),
+    [
+        (["--max-inflight-batches", "2"], "no meaning for --policy continuous"),
+        (["--policy", "dynamic", "--max-inflight-batches", "5"], "is 5"),
+        (["--timeout", "0s"], "not above 0"),
+        (["--window-ms", "0"], "not above 0"),
+        (["--max-model-len", "1"], "is 1"),
+        (["--max-wait-ms", "nan"], "'nan'"),
+        (["--max-batch-size", "1.5"], "'1.5'"),
+        (["--request-log", "x.parquet", "--step-log", "x.parquet"], "same file"),
+    ],
+)
+def test_a_setting_that_cannot_be_used_is_told_with_its_value(flags: list[str], said: str) -> None:
+    with pytest.raises(ConfigError) as caught:
+        parse_flags(flags)
+    assert said in caught.value.message
+    assert caught.value.hint
+
+
+@pytest.mark.parametrize(
+    ("flags", "said"),
+    [
+        (["--policy", "fastest"], "fastest"),
+        (["--max-batch-size", "0"], "max-batch-size"),
+        (["--timeout", "soon"], "soon"),
+        (["--port", "70000"], "70000"),
+        (["--request-log", "/no/such/folder/x.parquet"], "/no/such/folder"),
+        (["--polcy", "serial"], "--polcy"),
+        (["--polic", "serial"], "--polic"),
+    ],
+)
+def test_wrong_flags_are_one_line_and_code_2(flags: list[str], said: str) -> None:
+    ended = subprocess.run(
+        [sys.executable, "-m", "loadgen_target", *flags], capture_output=True, text=True, check=False
+    )
+    assert ended.returncode == 2
+    assert said in ended.stderr and len(ended.stderr.splitlines()) == 1 and "Traceback" not in ended.stderr
+
+
+def test_help_names_the_verb_and_gives_an_example() -> None:
+    ended = subprocess.run(
+        [sys.executable, "-m", "loadgen_target", "--help"], capture_output=True, text=True, check=True
+    )
+    assert ended.stdout.startswith("usage: loadgen serve") and "loadgen serve --policy" in ended.stdout
