@@ -69,7 +69,7 @@ def diagnose(
             ),
         ]
     verdicts += _failing(overall)
-    verdicts += _waiting(measured, _batch_limit(target_facts))
+    verdicts += _waiting(measured, target_facts)
     verdicts += _held_up(overall, latency)
     verdicts += _windows(measured)
     if not verdicts:
@@ -99,8 +99,9 @@ def _failing(overall: Measures) -> list[Verdict]:
     return found
 
 
-def _waiting(measured: Sequence[Measures], batch_limit: float | None) -> list[Verdict]:
-    overall = measured[0]
+def _waiting(measured: Sequence[Measures], facts: Mapping[str, Any] | None) -> list[Verdict]:
+    overall, limit = measured[0], _flag(facts, "max_batch_size")
+    batch_limit = limit if isinstance(limit, int | float) else None
     queue = overall.value("queue_share")
     if queue is None:
         missing = overall.figures.get("queue_share")
@@ -112,7 +113,9 @@ def _waiting(measured: Sequence[Measures], batch_limit: float | None) -> list[Ve
                 "read the server's own queue metrics beside this report",
             )
         ]
-    preprocess = overall.value("preprocess_queue_share") or 0.0
+    # Inline, requests wait for the engine before they are preprocessed: the queue is the engine's.
+    is_inline = _flag(facts, "pipeline") == "inline"
+    preprocess = 0.0 if is_inline else overall.value("preprocess_queue_share") or 0.0
     batch = overall.value("queued_mean_batch")
     batch_words = (
         ""
@@ -222,10 +225,7 @@ def _healthy(overall: Measures) -> Verdict:
     )
 
 
-def _batch_limit(facts: Mapping[str, Any] | None) -> float | None:
-    """The bundled target tells its flags; of other servers the limit is not known."""
-    for holder in (facts or {}, (facts or {}).get("flags") or {}):
-        value = holder.get("max_batch_size") if isinstance(holder, Mapping) else None
-        if isinstance(value, int | float) and value > 0:
-            return float(value)
-    return None
+def _flag(facts: Mapping[str, Any] | None, name: str) -> Any:
+    """A flag of the bundled target, which tells them; None where a server does not."""
+    flags = (facts or {}).get("flags")
+    return flags.get(name) if isinstance(flags, Mapping) else None

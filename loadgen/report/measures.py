@@ -115,7 +115,12 @@ def _server_figures(seen: Observations, mask: Mask) -> dict[str, Figure]:
     whole = total("finished")
     preprocess, inference = total("pre_start", "parsed"), total("exec_start", "enqueued")
     batches = seen.numbers("server_mean_batch")[known]
-    waits = (seen.seconds("server_exec_start_us") - seen.seconds("server_enqueued_us"))[known]
+    waits = (
+        seen.seconds("server_exec_start_us")
+        - seen.seconds("server_enqueued_us")
+        + seen.seconds("server_pre_start_us")
+        - seen.seconds("server_parsed_us")
+    )[known]
     told = ~np.isnan(batches)
     batches, waits = batches[told], waits[told]
     return {

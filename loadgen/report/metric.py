@@ -129,7 +129,7 @@ METRICS: tuple[Metric, ...] = (
         "neither",
         1,
         False,
-        "the same, each answer weighted by its wait to be executed: how full batches were while some waited",
+        "the same, each answer weighted by its time in the queues: how full batches were while some waited",
     ),
     Metric(
         "recovery_s",

@@ -203,8 +203,13 @@ class TestDiagnosis:
         }  # fmt: skip
         return [row | stages | more for row in GOOD]
 
-    def facts(self, max_batch_size: int) -> dict[str, Any]:
-        return {"url": "u", "model": "m", "dialect": "chat", "facts": {"max_batch_size": max_batch_size}}
+    def facts(self, max_batch_size: int, **flags: Any) -> dict[str, Any]:
+        return {
+            "url": "u",
+            "model": "m",
+            "dialect": "chat",
+            "facts": {"flags": {"max_batch_size": max_batch_size, **flags}},
+        }
 
     def test_waiting_with_room_in_the_batches_is_a_conservative_policy(self, tmp_path: Path) -> None:
         built = report(tmp_path, self.queued(0.7, server_mean_batch=2.0), target=self.facts(8))
@@ -222,6 +227,12 @@ class TestDiagnosis:
         stages = {"server_pre_start_us": 60_000, "server_pre_end_us": 60_000, "server_enqueued_us": 60_000}
         built = report(tmp_path, self.queued(0.6, **stages))
         assert self.names(built) == {"preprocessing-bound"}
+
+    def test_an_inline_queue_before_preprocessing_is_the_engines(self, tmp_path: Path) -> None:
+        stages = {"server_pre_start_us": 60_000, "server_pre_end_us": 60_000, "server_enqueued_us": 60_000}
+        rows = self.queued(0.6, **stages, server_mean_batch=1.0)
+        built = report(tmp_path, rows, target=self.facts(8, pipeline="inline"))
+        assert self.names(built) == {"batching too conservative"}
 
     def test_a_tail_far_above_the_mean_is_head_of_line(self, tmp_path: Path) -> None:
         rows = self.queued(0.1)
