@@ -2,11 +2,12 @@
 
 usage: python benchmarks/client_speed.py [--rate 500] [--plain-rate 50] [--seconds 10] [--rounds 3]
 
-A fast loopback server (fast_server.py) streams the answers and notes when it had each request. In each round the
-clients take turns. The plain ones get a tenth of the rate, which one core of theirs can carry: at the full rate they
-fall behind until requests time out. Printed: medians over the rounds of CPU seconds per 100,000 events, share of one
-core, lateness as the client and as the server saw it (p99, ms), and the ratio of CPU per event to loadgen's. The
-plain clients read lines and parse JSON, as the simplest correct program would, and record one stamp an event.
+A fast loopback server (fast_server.py) streams the answers and notes when it had each request. In each round
+the clients take turns. The plain ones get a tenth of the rate, which one core of theirs can carry: at the full
+rate they fall behind until requests time out. Printed: medians over the rounds of CPU seconds per 100,000
+events, share of one core, lateness as the client and as the server saw it (ms), and the ratio of CPU per event
+to loadgen's. The plain clients read lines and parse JSON, as the simplest correct program would, and record one
+stamp an event.
 """
 
 from __future__ import annotations
