@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
@@ -174,6 +175,12 @@ class ServerConfig:
         ):
             if path is not None and not path.absolute().parent.is_dir():
                 raise ConfigError(f"{option} {path}: the folder does not exist", hint="make it first")
+            if path is not None and path.is_dir():
+                raise ConfigError(f"{option} {path} is a folder", hint="give the name of a file in it")
+            if path is not None and not os.access(path.absolute().parent, os.W_OK):
+                raise ConfigError(
+                    f"{option} {path}: the folder cannot be written to", hint="give another one"
+                )
         if self.request_log is not None and self.request_log == self.step_log:
             raise ConfigError("--request-log and --step-log name the same file", hint="give two files")
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -72,6 +72,7 @@ class ParquetLog:
         self._writer = pq.ParquetWriter(self._partial, self._schema, compression="zstd")
         self._rows: list[dict[str, Any]] = []
         self._pool = ThreadPoolExecutor(1, thread_name_prefix="log")
+        self._writes: list[Future[None]] = []
 
     def append(self, row: dict[str, Any]) -> None:
         """Take a row; every field of the schema is in it."""
@@ -80,16 +81,19 @@ class ParquetLog:
             self._flush()
 
     def close(self) -> None:
-        """Write the rest, and rename."""
+        """Write the rest, and rename. Raises OSError when the file could not be written, now or before."""
         self._flush()
         self._pool.shutdown(wait=True)
+        for write in self._writes:
+            write.result()
         self._writer.close()
         self._partial.replace(self._path)
 
     def _flush(self) -> None:
         rows, self._rows = self._rows, []
         if rows:
-            self._pool.submit(self._write, rows)
+            self._writes = [write for write in self._writes if not write.done() or write.exception()]
+            self._writes.append(self._pool.submit(self._write, rows))
 
     def _write(self, rows: list[dict[str, Any]]) -> None:
         self._writer.write_table(pa.Table.from_pylist(rows, schema=self._schema))

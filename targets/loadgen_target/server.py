@@ -62,7 +62,11 @@ async def serve(config: ServerConfig) -> int:
         server.should_exit = True
         await serving
         await service.engine.stop()
+    try:
         service.close_books()
+    except OSError as error:
+        _say(f"a log could not be written: {error}")
+        return 1
     if service.death is not None:
         _say(f"the engine's process has died: {service.death}")
         return 1

@@ -55,6 +55,7 @@ def test_a_timeout_has_a_unit(text: str, timeout_s: float | None) -> None:
         (["--max-wait-ms", "nan"], "'nan'"),
         (["--max-batch-size", "1.5"], "'1.5'"),
         (["--request-log", "x.parquet", "--step-log", "x.parquet"], "same file"),
+        (["--ready-file", "."], "is a folder"),
     ],
 )
 def test_a_setting_that_cannot_be_used_is_told_with_its_value(flags: list[str], said: str) -> None:
