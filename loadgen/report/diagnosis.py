@@ -12,6 +12,8 @@ from typing import Any
 
 from loadgen.durations import format_duration
 from loadgen.report.figures import Distribution, Missing
+from loadgen.report.injected import WORSE_THAN_BASELINE, Injected, injected_windows, worst
+from loadgen.report.limit import LimitVerdict
 from loadgen.report.measures import Measures
 from loadgen.report.validity import Validity
 
@@ -25,11 +27,14 @@ REJECTED_SHARE_HIGH = 0.01
 ERROR_RATE_HIGH = 0.01
 # A mean batch this near to its limit: the batches are full, so the rate is above what they carry.
 BATCH_FULL = 0.8
-# A window whose p99 is this many times the baseline's did not hold.
-WORSE_THAN_BASELINE = 1.5
+# A queue share below this, of something slow, means "computing, not waiting".
+QUEUE_SHARE_LOW = 0.2
+# Of the time from the send, spent outside of the server.
+OUTSIDE_SHARE_HIGH = 0.5
 # Of the server's time spent after a request's last token, waiting for the rest of its batch.
 RELEASE_SHARE_HIGH = 0.1
 MIN_REQUESTS = 20
+_TIMES = frozenset({"latency", "service_latency", "ttft", "service_ttft", "ttfat", "tpot", "chunk_gap"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,9 +47,15 @@ class Verdict:
 
 
 def diagnose(
-    measured: Sequence[Measures], validity: Validity, target_facts: Mapping[str, Any] | None
+    measured: Sequence[Measures],
+    validity: Validity,
+    target_facts: Mapping[str, Any] | None,
+    limits: Sequence[LimitVerdict] = (),
 ) -> list[Verdict]:
-    """Verdicts, the most basic first; never empty. measured: overall first, then windows."""
+    """Verdicts, the most basic first; never empty. measured: overall first, then windows.
+
+    target_facts: what the target tells of itself; limits: what broke them is slow.
+    """
     overall = measured[0]
     verdicts: list[Verdict] = []
     if not validity.is_valid:
@@ -71,9 +82,11 @@ def diagnose(
     verdicts += _failing(overall)
     verdicts += _waiting(measured, target_facts)
     verdicts += _held_up(overall, latency)
-    verdicts += _windows(measured)
+    injected = injected_windows(measured)
+    verdicts += _computing(measured, injected, limits)
+    verdicts += _windows(injected)
     if not verdicts:
-        return [_healthy(overall)]
+        return [_healthy(overall, injected)]
     return verdicts
 
 
@@ -185,42 +198,82 @@ def _held_up(overall: Measures, latency: Distribution) -> list[Verdict]:
     ]
 
 
-def _windows(measured: Sequence[Measures]) -> list[Verdict]:
-    by_label = {measures.label: measures for measures in measured}
-    base = by_label["baseline"].distribution("latency") if "baseline" in by_label else None
+def _windows(injected: Sequence[Injected]) -> list[Verdict]:
+    """One verdict on all injected windows that did not hold, and one on those that did not recover."""
     found: list[Verdict] = []
-    for label, measures in by_label.items():
-        latency = measures.distribution("latency")
-        if not label.startswith(("peak", "burst")) or latency is None or base is None:
-            continue
-        if latency.p99 > WORSE_THAN_BASELINE * base.p99:
-            recovery = measures.figures.get("recovery_s")
-            back = (
-                f"back to normal {format_duration(recovery)} after it"
-                if isinstance(recovery, float)
-                else f"recovery: {recovery.reason}"
-                if isinstance(recovery, Missing)
-                else "recovery unknown"
+    broken = [one for one in injected if one.has_held is False]
+    if (held_least := worst(broken)) is not None:
+        found.append(
+            Verdict(
+                f"{held_least.label} did not hold",
+                f"{held_least.words}; {held_least.recovery_words}{_of(broken, injected)}",
+                "this is what users see when the peak comes: compare policies and limits in this window",
             )
-            found.append(
-                Verdict(
-                    f"{label} did not hold",
-                    f"p99 latency {format_duration(latency.p99)} against {format_duration(base.p99)} in the "
-                    f"baseline; {back}",
-                    "this is what users see when the peak comes: compare policies and limits in this window",
-                )
+        )
+    stuck = [one for one in injected if one.has_recovered is False]
+    if stuck:
+        found.append(
+            Verdict(
+                f"{stuck[0].label} not recovered",
+                "the rolling p99 latency did not come back to within 10 % of the baseline before it"
+                + _of(stuck, injected),
+                "the backlog outlives its cause: refuse earlier (a lower high water), or add capacity",
             )
+        )
     return found
 
 
-def _healthy(overall: Measures) -> Verdict:
+def _of(those: Sequence[Injected], injected: Sequence[Injected]) -> str:
+    return f" ({len(those)} of {len(injected)} injected windows)" if len(injected) > 1 else ""
+
+
+def _computing(
+    measured: Sequence[Measures], injected: Sequence[Injected], limits: Sequence[LimitVerdict]
+) -> list[Verdict]:
+    """Slow, though little was waiting. Slow is told by a limit that broke, or a peak beside the baseline."""
+    slow: list[tuple[str, Measures]] = []
+    for one in injected:
+        if one.times_baseline is not None and one.times_baseline > WORSE_THAN_BASELINE:
+            (home,) = [measures for measures in measured if measures.label == one.label]
+            slow.append((f"in {one.label}: {one.words}", home))
+    overall = measured[0]
+    for verdict in limits:
+        if verdict.kept is False and verdict.window == overall.label and verdict.limit.metric in _TIMES:
+            assert verdict.value is not None
+            slow.insert(0, (f"{verdict.limit.text} is broken: {format_duration(verdict.value)}", overall))
+    for words, measures in slow:
+        queue, outside = measures.value("queue_share"), measures.value("outside_share")
+        held = measures.value("release_share") or 0.0
+        if queue is None or queue >= QUEUE_SHARE_LOW or held >= RELEASE_SHARE_HIGH:
+            continue
+        if outside is not None and outside >= OUTSIDE_SHARE_HIGH:
+            return [
+                Verdict(
+                    "outside the server",
+                    f"{words}; {outside:.0%} of the time from the send was spent outside of the server",
+                    "look at the network, at what stands in front of the server, and at its accept queue",
+                )
+            ]
+        return [
+            Verdict(
+                "compute-bound",
+                f"{words}; only {queue:.0%} of the server's time was waiting in queues: the computation itself "
+                "is slow",
+                "a faster device or a lighter model, shorter prompts or answers; whether the device is busy or "
+                "idles between kernels cannot be told without its own metrics",
+            )
+        ]
+    return []
+
+
+def _healthy(overall: Measures, injected: Sequence[Injected]) -> Verdict:
     latency, queue = overall.distribution("latency"), overall.value("queue_share")
     assert latency is not None
     waiting = "" if queue is None else f", {queue:.0%} of the server's time waiting"
     return Verdict(
         "healthy",
-        f"p99 latency {format_duration(latency.p99)} at a mean of {format_duration(latency.mean)}{waiting}; "
-        "injected windows held",
+        f"p99 latency {format_duration(latency.p99)} at a mean of {format_duration(latency.mean)}{waiting}"
+        + ("; injected windows held" if injected and all(one.has_held for one in injected) else ""),
         "raise --peak-factor or --speedup to find where it stops holding",
     )
 

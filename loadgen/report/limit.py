@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -75,6 +76,8 @@ def judge_limits(limits: Sequence[Limit], measured: Sequence[Measures]) -> list[
     for limit in limits:
         for measures in measured:
             figure = measures.figures.get(limit.metric)
+            if figure is None:
+                continue  # a window that the metric says nothing of: recovery outside of injections
             value: float | None = None
             if isinstance(figure, Distribution) and limit.statistic is not None:
                 value = float(getattr(figure, limit.statistic))
@@ -89,9 +92,10 @@ def _bound(text: str, unit: str, whole: str, option: str = "--slo") -> float:
     if unit == "s":
         return parse_duration_s(text, option=f"{option} {whole!r}")
     try:
-        if text.endswith("%") and unit == "share":
-            return float(text[:-1]) / 100
-        return float(text)
+        bound = float(text[:-1]) / 100 if text.endswith("%") and unit == "share" else float(text)
+        if not math.isfinite(bound):
+            raise ValueError(text)
+        return bound
     except ValueError:
         hint = "give a percentage or a share" if unit == "share" else f"give a number ({unit})"
         raise UsageError(f"{option} {whole!r}: {text} is no number", hint=hint) from None

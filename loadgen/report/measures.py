@@ -11,7 +11,7 @@ from loadgen.plan.schedule import Window
 from loadgen.replay.request_record import Outcome
 from loadgen.report.figures import Distribution, Figure, Floats, Missing, distribution, share
 from loadgen.report.observations import Mask, Observations
-from loadgen.report.recovery import recovery_s
+from loadgen.report.recovery import longest, recoveries
 
 OVERALL = "overall"
 
@@ -51,62 +51,74 @@ def measure(seen: Observations, windows: Sequence[Window], run_end_s: float) -> 
 
     The overall rates are over the planned run, which ends with its last window, or where it was cut short.
     """
-    planned_end_s = windows[-1].end_ns / 1e9
-    end_s = min(planned_end_s, run_end_s)
-    everything = np.ones(seen.records.num_rows, dtype=bool)
-    measured = [_measure(seen, OVERALL, everything, ((0.0, end_s),))]
+    end_s = min(windows[-1].end_ns / 1e9, run_end_s)
+    tokens = _tokens_in(seen, windows, end_s)
+    measured = [_measure(seen, OVERALL, ((0.0, end_s),), sum(tokens.values()))]
+    of_label = seen.by_window()
     for label in dict.fromkeys(window.label for window in windows):
         spans = tuple((w.start_ns / 1e9, min(w.end_ns / 1e9, end_s)) for w in windows if w.label == label)
         spans = tuple((start, end) for start, end in spans if end > start)
-        measured.append(_measure(seen, label, np.asarray(seen.window == label), spans))
-    for window in windows:
-        if window.label.startswith(("peak", "burst")):
-            (home,) = [measures for measures in measured if measures.label == window.label]
-            home.figures["recovery_s"] = recovery_s(seen, window, windows)
+        those = of_label.get(label, Observations(seen.records.slice(0, 0)))
+        measured.append(_measure(those, label, spans, tokens[label]))
+    recovered = recoveries(seen, windows)
+    measured[0].figures["recovery_s"] = longest(recovered)
+    for measures in measured[1:]:
+        if measures.label in recovered:
+            measures.figures["recovery_s"] = recovered[measures.label]
     return measured
 
 
-def _measure(seen: Observations, label: str, mask: Mask, spans: tuple[tuple[float, float], ...]) -> Measures:
+def _measure(
+    seen: Observations, label: str, spans: tuple[tuple[float, float], ...], arrived_tokens: float
+) -> Measures:
+    """seen: what was planned in it. arrived_tokens: those that came within its spans, of any request."""
     figures: dict[str, Figure] = {}
     reasons = {"latency": _NO_SUCCESS, "service_latency": _NO_SUCCESS}
     for name, values in seen.per_request.items():
         missing = _NOT_SENT if "lateness" in name else reasons.get(name, _NO_STREAM)
-        figures[name] = distribution(values[mask], missing)
-    figures["chunk_gap"] = distribution(seen.chunk_gaps_s(mask), _NO_STREAM)
+        figures[name] = distribution(values, missing)
+    figures["chunk_gap"] = distribution(seen.chunk_gaps_s(), _NO_STREAM)
+    latency, waits = seen.per_request["latency"], seen.per_request["lateness"]
+    figures["client_wait"] = share(
+        float(waits[~np.isnan(latency)].sum()), float(np.nansum(latency)), _NO_SUCCESS
+    )
     duration_s = sum(end_s - start_s for start_s, end_s in spans)
     empty = "the window has no length"
     # What a run that was cut short never came to was not offered.
-    offered = mask & _within(seen.planned_s, spans)
+    offered = _within(seen.planned_s, spans)
     figures["offered_rate"] = share(float(offered.sum()), duration_s, empty)
-    figures["served_rate"] = share(float((mask & seen.is_ok).sum()), duration_s, empty)
-    figures["output_token_rate"] = _token_rate(seen, spans, duration_s)
-    decided = mask & seen.is_decided
-    undecided = "no request was decided by the target"
-    figures["error_rate"] = share(float((decided & ~seen.is_ok).sum()), float(decided.sum()), undecided)
-    is_rejected = np.asarray(seen.outcome == Outcome.REJECTED.value)
-    figures["rejected_share"] = share(float((decided & is_rejected).sum()), float(decided.sum()), undecided)
-    figures |= _server_figures(seen, mask)
-    return Measures(label, spans, int(mask.sum()), figures)
+    figures["served_rate"] = share(float(seen.is_ok.sum()), duration_s, empty)
+    figures["output_token_rate"] = share(arrived_tokens, duration_s, empty)
+    decided, undecided = float(seen.is_decided.sum()), "no request was decided by the target"
+    figures["error_rate"] = share(float((seen.is_decided & ~seen.is_ok).sum()), decided, undecided)
+    rejected = float((seen.outcome == Outcome.REJECTED.value).sum())
+    figures["rejected_share"] = share(rejected, decided, undecided)
+    figures |= _server_figures(seen)
+    return Measures(label, spans, seen.records.num_rows, figures)
 
 
-def _token_rate(
-    seen: Observations, spans: tuple[tuple[float, float], ...], duration_s: float
-) -> float | Missing:
+def _tokens_in(seen: Observations, windows: Sequence[Window], end_s: float) -> dict[str, float]:
+    """Tokens by the label of the window they arrived in; those after end_s in none."""
     moments, tokens = seen.token_arrivals
-    inside = _within(moments, spans)
-    return share(float(tokens[inside].sum()), duration_s, "the window has no length")
+    edges = np.minimum([0.0, *(window.end_ns / 1e9 for window in windows)], end_s)
+    places = np.searchsorted(edges, moments, side="right")
+    sums = np.bincount(places, tokens, minlength=edges.size + 1)
+    totals: dict[str, float] = {}
+    for place, window in enumerate(windows, start=1):
+        totals[window.label] = totals.get(window.label, 0.0) + float(sums[place])
+    return totals
 
 
 def _within(moments: Floats, spans: tuple[tuple[float, float], ...]) -> Mask:
-    inside = np.zeros(moments.shape, dtype=bool)
-    for start_s, end_s in spans:
-        inside |= (moments >= start_s) & (moments < end_s)
-    return inside
+    """Whether each moment is in one of the spans, which ascend and do not overlap."""
+    edges = np.array([edge for span in spans for edge in span], dtype=np.float64)
+    # An odd place is behind a start and before its end.
+    return np.asarray(np.searchsorted(edges, moments, side="right") % 2 == 1, dtype=bool)
 
 
-def _server_figures(seen: Observations, mask: Mask) -> dict[str, Figure]:
+def _server_figures(seen: Observations) -> dict[str, Figure]:
     """Queue shares over sums, so that long requests weigh what they weigh; null without stages."""
-    known = mask & ~np.isnan(seen.seconds("server_finished_us"))
+    known = ~np.isnan(seen.seconds("server_finished_us"))
 
     def total(until: str, since: str | None = None) -> float:
         spans: Floats = seen.seconds(f"server_{until}_us")[known]
@@ -114,6 +126,8 @@ def _server_figures(seen: Observations, mask: Mask) -> dict[str, Figure]:
 
     whole = total("finished")
     preprocess, inference = total("pre_start", "parsed"), total("exec_start", "enqueued")
+    service = np.where(known, seen.per_request["service_latency"], np.nan)
+    outside = service - seen.seconds("server_finished_us")
     batches = seen.numbers("server_mean_batch")[known]
     waits = (
         seen.seconds("server_exec_start_us")
@@ -128,6 +142,7 @@ def _server_figures(seen: Observations, mask: Mask) -> dict[str, Figure]:
         "preprocess_queue_share": share(preprocess, whole, _NO_STAGES),
         "inference_queue_share": share(inference, whole, _NO_STAGES),
         "release_share": share(total("finished", "last_token"), whole, _NO_STAGES),
+        "outside_share": share(float(np.nansum(outside)), float(np.nansum(service)), _NO_STAGES),
         "mean_batch": float(batches.mean()) if batches.size else Missing(_NO_STAGES),
         "queued_mean_batch": share(float((batches * waits).sum()), float(waits.sum()), "no request waited"),
     }

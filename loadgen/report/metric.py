@@ -64,6 +64,14 @@ METRICS: tuple[Metric, ...] = (
         "(last token minus first token) / (output tokens - 1), of streams of two tokens and more",
     ),
     Metric("chunk_gap", "s", "lower", 1, True, "time between successive token events of one answer"),
+    Metric(
+        "client_wait",
+        "share",
+        "lower",
+        1,
+        False,
+        "sum of first byte sent minus planned send over sum of latency, of answers that succeeded",
+    ),
     Metric("offered_rate", "req/s", "neither", 1, False, "planned requests per second of the window"),
     Metric(
         "served_rate",
@@ -116,6 +124,14 @@ METRICS: tuple[Metric, ...] = (
         "server time from a request's last token to its release, over total time: the wait for its batch",
     ),
     Metric(
+        "outside_share",
+        "share",
+        "lower",
+        1,
+        False,
+        "service latency less server total time, over service latency: network and client",
+    ),
+    Metric(
         "mean_batch",
         "rows",
         "neither",
@@ -137,7 +153,8 @@ METRICS: tuple[Metric, ...] = (
         "lower",
         1,
         False,
-        "after an injected window, until the rolling p99 latency is back within 10 % of the baseline before it",
+        "from an injected window's end until the rolling p99 latency is within 10 % of the baseline before it; "
+        "overall the longest",
     ),
 )
 

@@ -37,9 +37,17 @@ class Observations:
     def outcome(self) -> npt.NDArray[np.object_]:
         return np.asarray(self.records.column("outcome").cast(pa.string()).to_pylist(), dtype=object)
 
-    @cached_property
-    def window(self) -> npt.NDArray[np.object_]:
-        return np.asarray(self.records.column("window").cast(pa.string()).to_pylist(), dtype=object)
+    def by_window(self) -> dict[str, Observations]:
+        """The records by the label of the window that they were planned in."""
+        column = self.records.column("window").cast(pa.string()).combine_chunks()
+        labels = column.dictionary_encode()
+        codes = np.asarray(labels.indices.to_numpy(zero_copy_only=False))
+        order = np.argsort(codes, kind="stable")
+        bounds = np.searchsorted(codes[order], np.arange(len(labels.dictionary) + 1))
+        return {
+            label: Observations(self.records.take(pa.array(order[bounds[code] : bounds[code + 1]])))
+            for code, label in enumerate(labels.dictionary.to_pylist())
+        }
 
     @cached_property
     def is_ok(self) -> Mask:
@@ -48,8 +56,10 @@ class Observations:
     @cached_property
     def is_decided(self) -> Mask:
         """The target's doing, good or bad: our own faults and what was still running are left out."""
-        left_out = [outcome.value for outcome in OWN_FAULTS | UNDECIDED]
-        return ~np.isin(self.outcome.astype(str), left_out)
+        decided = np.ones(self.records.num_rows, dtype=bool)
+        for outcome in OWN_FAULTS | UNDECIDED:
+            decided &= np.asarray(self.outcome != outcome.value, dtype=bool)
+        return decided
 
     @cached_property
     def is_sent(self) -> Mask:
@@ -85,9 +95,9 @@ class Observations:
         ok = {name: np.where(self.is_ok, values, np.nan) for name, values in of_ok.items()}
         return {**ok, **{name: np.where(self.is_sent, values, np.nan) for name, values in of_sent.items()}}
 
-    def chunk_gaps_s(self, mask: Mask) -> Floats:
-        """All gaps between token events of the answers in `mask` that succeeded."""
-        gaps = self.records.column("chunk_gap_us").filter(pa.array(mask & self.is_ok))
+    def chunk_gaps_s(self) -> Floats:
+        """All gaps between token events of the answers that succeeded."""
+        gaps = self.records.column("chunk_gap_us").filter(pa.array(self.is_ok))
         return np.asarray(pc.list_flatten(gaps).to_numpy(), dtype=np.float64) / 1e6
 
     @cached_property

@@ -6,63 +6,89 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from loadgen.percentiles import nearest_rank
 from loadgen.plan.schedule import Window
-from loadgen.report.figures import Missing
+from loadgen.report.figures import Floats, Missing
 from loadgen.report.observations import Observations
 
 # The rolling p99 is over the requests planned within this much time, and needs so many of them.
 ROLLING_S = 2.0
 MIN_REQUESTS = 5
 TOLERANCE = 0.10
+NOT_RECOVERED = "not recovered before the next injection or the end"
 
 
-def recovery_s(seen: Observations, injection: Window, windows: Sequence[Window]) -> float | Missing:
-    """Seconds from the injection's end until the rolling p99 latency is within 10 % of the baseline before it.
+def recoveries(seen: Observations, windows: Sequence[Window]) -> dict[str, float | Missing]:
+    """By label of each injected window: seconds from its end until latency is back where it was before it.
 
-    The baseline is everything planned before the injection outside of other injections. 0 when it never left.
-    Missing with the reason when there is no baseline, or too few requests follow to tell, or it was not reached.
+    Back: the rolling p99 is within 10 % of the p99 of the baseline, which is everything planned before the
+    injection outside of injections and their recoveries. 0 when it never left. Missing with the reason when
+    there is no baseline, or too few requests follow to tell, or it was not reached.
     """
-    latency, planned = seen.per_request["latency"], seen.planned_s
-    start_s, end_s = injection.start_ns / 1e9, injection.end_ns / 1e9
-    others = [
-        w
-        for w in windows
-        if w.label.startswith(("peak", "burst", "recovery")) and w.start_ns < injection.start_ns
-    ]
-    before = (planned < start_s) & ~np.isnan(latency)
-    for other in others:
-        before &= (planned < other.start_ns / 1e9) | (planned >= other.end_ns / 1e9)
-    if before.sum() < MIN_REQUESTS:
-        return Missing(f"fewer than {MIN_REQUESTS} requests succeeded before it: no baseline")
-    (baseline_s,) = nearest_rank(latency[before], [99])
-    assert baseline_s is not None
-    until_s = min(
-        (w.start_ns / 1e9 for w in windows if w.start_ns > injection.start_ns and _is_injection(w)),
-        default=np.inf,
-    )
-    after = np.flatnonzero((planned >= end_s) & (planned < until_s))
-    if after.size < MIN_REQUESTS:
-        return Missing(f"only {after.size} requests follow it: too few to tell")
-    # A failure has not recovered: it counts as an endless latency here, and only here.
-    moments, values = planned[after], np.where(np.isnan(latency[after]), np.inf, latency[after])
-    order = np.argsort(moments, kind="stable")
-    moments, values = moments[order], values[order]
-    # What follows first speaks for the time since the injection's end: 0 when the latency never left.
-    moments[0] = end_s
-    first = np.arange(moments.size)
-    last = np.searchsorted(moments, moments + ROLLING_S, side="right")
+    injections = [window for window in windows if is_injection(window.label)]
+    if not injections:
+        return {}
+    order = np.argsort(seen.planned_s, kind="stable")
+    planned_s, latency_s = seen.planned_s[order], seen.per_request["latency"][order]
+    is_calm = ~np.isnan(latency_s)
+    for window in windows:
+        if is_injection(window.label) or window.label.startswith("recovery"):
+            first, last = np.searchsorted(planned_s, [window.start_ns / 1e9, window.end_ns / 1e9])
+            is_calm[first:last] = False
+    nexts_s = [window.start_ns / 1e9 for window in injections[1:]] + [np.inf]
+    found: dict[str, float | Missing] = {}
+    for injection, next_s in zip(injections, nexts_s, strict=True):
+        start, end, until = np.searchsorted(
+            planned_s, [injection.start_ns / 1e9, injection.end_ns / 1e9, next_s]
+        )
+        before = latency_s[:start][is_calm[:start]]
+        if before.size < MIN_REQUESTS:
+            found[injection.label] = Missing(
+                f"fewer than {MIN_REQUESTS} requests succeeded before it: no baseline"
+            )
+            continue
+        bound_s = _p99(before) * (1 + TOLERANCE)
+        found[injection.label] = _back_s(
+            planned_s[end:until] - injection.end_ns / 1e9, latency_s[end:until], bound_s
+        )
+    return found
+
+
+def longest(found: dict[str, float | Missing]) -> float | Missing:
+    """The recovery of a whole run: the longest of all, or Missing when one of them is."""
+    longest_s = 0.0
+    for label, figure in found.items():
+        if isinstance(figure, Missing):
+            return Missing(f"{label}: {figure.reason}")
+        longest_s = max(longest_s, figure)
+    return longest_s if found else Missing("nothing was injected")
+
+
+def is_injection(label: str) -> bool:
+    return label.startswith(("peak", "burst"))
+
+
+def _back_s(since_s: Floats, latency_s: Floats, bound_s: float) -> float | Missing:
+    """since_s: ascending, planned moments after the injection's end; the first rolling window that is within."""
+    if since_s.size < MIN_REQUESTS:
+        return Missing(f"only {since_s.size} requests follow it: too few to tell")
+    # The first that follows speaks for the time since the injection's end: 0 when the latency never left.
+    starts_s = np.concatenate([[0.0], since_s[1:]])
+    first = np.arange(since_s.size)
+    last = np.searchsorted(since_s, starts_s + ROLLING_S, side="right")
     counts = last - first
-    enough = counts >= MIN_REQUESTS
-    if not enough.any():
+    has_enough = counts >= MIN_REQUESTS
+    if not has_enough.any():
         return Missing(f"never {MIN_REQUESTS} requests within {ROLLING_S:g} s after it: too few to tell")
-    # The nearest rank p99 of n values is within a bound when at least ceil(0.99 n) of them are.
-    within = np.concatenate([[0], np.cumsum(values <= baseline_s * (1 + TOLERANCE))])
-    is_back = enough & (within[last] - within[first] >= -(-99 * counts // 100))
+    # The nearest rank p99 of n values is within a bound when at least ceil(0.99 n) of them are. A failure has
+    # not recovered: its latency is NaN, which is within nothing.
+    within = np.concatenate([[0], np.cumsum(latency_s <= bound_s)])
+    is_back = has_enough & (within[last] - within[first] >= -(-99 * counts // 100))
     if not is_back.any():
-        return Missing("not recovered before the next injection or the end")
-    return float(moments[int(np.argmax(is_back))] - end_s)
+        return Missing(NOT_RECOVERED)
+    return float(starts_s[int(np.argmax(is_back))])
 
 
-def _is_injection(window: Window) -> bool:
-    return window.label.startswith(("peak", "burst"))
+def _p99(values: Floats) -> float:
+    """By nearest rank, without the sort that many percentiles of one set would share."""
+    rank = -(-99 * values.size // 100)
+    return float(np.partition(values, rank - 1)[rank - 1])

@@ -18,6 +18,7 @@ from loadgen.replay.request_record import Outcome
 from loadgen.replay.run_folder import RunFolder, RunStatus
 from loadgen.report.diagnosis import Verdict, diagnose
 from loadgen.report.figures import Distribution, Missing, as_json
+from loadgen.report.injected import Injected, injected_windows
 from loadgen.report.limit import Limit, LimitVerdict, judge_limits
 from loadgen.report.measures import Measures, measure
 from loadgen.report.metric import METRICS
@@ -57,6 +58,11 @@ class Report:
     @property
     def status(self) -> str:
         return str(self.facts["status"])
+
+    @property
+    def injected(self) -> list[Injected]:
+        """Whether each injected window held."""
+        return injected_windows(self.measured)
 
     @property
     def num_ok(self) -> int:
@@ -117,6 +123,15 @@ class Report:
                 "parts": {name: asdict(spans) for name, spans in self.stages.parts},
                 "latency": asdict(self.stages.latency),
             },
+            "injected": [
+                {
+                    "window": one.label,
+                    "held": one.has_held,
+                    "recovered": one.has_recovered,
+                    "words": one.words,
+                }
+                for one in self.injected
+            ],
             "server_receipt_lateness": as_json(self.receipt),
             "timeline": asdict(self.timeline),
             "diagnosis": [asdict(verdict) for verdict in self.diagnosis],
@@ -132,17 +147,18 @@ def build_report(folder: RunFolder, thresholds: Thresholds, limits: Sequence[Lim
     """Read a run folder and measure it. Raises RunError or ScheduleError where it cannot be read."""
     facts = folder.read_facts()
     if facts["status"] == RunStatus.RUNNING:
-        # Nobody is there to finish it any more: a run that is still sending is reported by its own process.
+        # A run that is still sending looks the same from outside: what it has on disk is what is told.
         facts = {
             **facts,
             "status": RunStatus.INTERRUPTED.value,
-            "exit_reason": "killed before it could finish",
+            "exit_reason": "killed, or not finished yet",
         }
     schedule = folder.read_schedule()
     seen = Observations(folder.read_requests().combine_chunks())
     run_end_s = _run_end_s(facts, seen)
     measured = measure(seen, schedule.windows, run_end_s)
     outcomes = outcome_counts(seen, schedule.num_requests)
+    verdicts = judge_limits(limits, measured)
     validity = judge(measured[0].figures, {o.name: o.count for o in outcomes}, facts, thresholds)
     tokens = token_counts(seen)
     return Report(
@@ -155,9 +171,12 @@ def build_report(folder: RunFolder, thresholds: Thresholds, limits: Sequence[Lim
         receipt=receipt_lateness(seen, facts.get("started_unix_ns")),
         timeline=timeline(seen, schedule.windows, run_end_s, _telemetry(folder)),
         validity=validity,
-        diagnosis=tuple(diagnose(measured, validity, (facts.get("target") or {}).get("facts"))),
-        limits=tuple(judge_limits(limits, measured)),
-        warnings=(*facts.get("warnings", []), *_warnings(tokens)),
+        diagnosis=tuple(diagnose(measured, validity, (facts.get("target") or {}).get("facts"), verdicts)),
+        limits=tuple(verdicts),
+        warnings=(
+            *(facts.get("warnings") or ()),
+            *_warnings(tokens, schedule.num_requests - seen.records.num_rows),
+        ),
     )
 
 
@@ -187,8 +206,13 @@ def _telemetry(folder: RunFolder) -> pa.Table | None:
         raise RunError(f"{folder.telemetry_path}: cannot be read ({exc})".splitlines()[0]) from exc
 
 
-def _warnings(tokens: Tokens) -> list[str]:
+def _warnings(tokens: Tokens, unrecorded: int) -> list[str]:
     found: list[str] = []
+    if unrecorded > 0:
+        found.append(
+            f"{unrecorded} planned requests have no record: not sent yet, or in flight when the run was killed; "
+            "the figures are of the others, and the slowest may be missing"
+        )
     if isinstance(tokens.coalesced_share, float) and tokens.coalesced_share > _COALESCED_HIGH:
         found.append(
             f"{tokens.coalesced_share:.0%} of the token events came in the same read as the one before: something "

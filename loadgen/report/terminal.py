@@ -11,6 +11,7 @@ from rich.text import Text
 
 from loadgen.durations import format_duration
 from loadgen.report.figures import Distribution, Missing
+from loadgen.report.injected import injected_windows, worst
 from loadgen.report.measures import Measures
 from loadgen.report.metric import BY_NAME
 from loadgen.report.report import Report
@@ -24,7 +25,8 @@ _ROWS: tuple[tuple[str, tuple[str, ...]], ...] = (
     ("lateness", ("p99",)),
 )
 _VALUES = ("offered_rate", "served_rate", "output_token_rate", "error_rate", "rejected_share", "queue_share")
-_VALUES_LAST = ("release_share", "mean_batch", "recovery_s")
+_VALUES_LAST = ("client_wait", "release_share", "mean_batch", "recovery_s")
+_KEPT = {True: "kept", False: "BROKEN", None: "no value"}
 _TIME_CHARS = 48
 _BARS, _ASCII_BARS = " ▁▂▃▄▅▆▇█", " .:-=+*%#"
 # Columns that fit beside the row names at 80 characters.
@@ -54,10 +56,19 @@ def _headline(report: Report, console: Console) -> None:
     valid = "valid" if report.validity.is_valid else "INVALID: the generator was the limit"
     console.print(Text(f"run {facts.get('run_id')}: {status}, {valid}", style="bold"))
     console.print(
-        Text(f"{trace.get('name')} at {target.get('url')}, model {target.get('model')}"), soft_wrap=True
+        _text(f"{trace.get('name')} at {target.get('url')}, model {target.get('model')}"), soft_wrap=True
     )
     shares = ", ".join(f"{outcome.count} {outcome.name}" for outcome in report.outcomes)
     console.print(Text(f"{report.planned} planned: {shares}"))
+    if (held_least := worst(report.injected)) is not None:
+        held = {True: "yes", False: "NO", None: "cannot be told"}[held_least.has_held]
+        console.print(
+            Text(f"held in {held_least.label}: {held} ({held_least.words}; {held_least.recovery_words})")
+        )
+    for judged in report.limits:
+        if judged.window == report.measured[0].label and not judged.kept:
+            value = _in_unit(judged.value, BY_NAME[judged.limit.metric].unit)
+            console.print(Text(f"limit {judged.limit.text}: BROKEN ({value})", style="bold red"))
     for verdict in report.diagnosis:
         console.print(Text(f"  -> {verdict.name}", style="bold"))
     console.print()
@@ -65,9 +76,9 @@ def _headline(report: Report, console: Console) -> None:
 
 def _metrics(measured: Sequence[Measures], console: Console) -> None:
     """One column a window; further injections, when there are many, are in report.json."""
-    shown = [measures for measures in measured if measures.requests or measures.label == "overall"]
-    left_out = len(shown) - _MAX_COLUMNS
-    shown = shown[:_MAX_COLUMNS]
+    occupied = [measures for measures in measured if measures.requests or measures.label == "overall"]
+    shown = _shown(occupied)
+    left_out = len(occupied) - len(shown)
     table = Table(box=None, padding=(0, 2, 0, 0), header_style="bold")
     table.add_column("")
     for measures in shown:
@@ -93,6 +104,30 @@ def _metrics(measured: Sequence[Measures], console: Console) -> None:
     console.print()
 
 
+def _shown(measured: Sequence[Measures]) -> list[Measures]:
+    """Those that fit: overall, baseline, the injection that held least and its recovery, then the first others."""
+    held_least = worst(injected_windows(measured))
+    of_interest = {"overall", "baseline"}
+    if held_least is not None:
+        of_interest |= {held_least.label, f"recovery-{held_least.label.rpartition('-')[2]}"}
+    ranked = sorted(measured, key=lambda measures: measures.label not in of_interest)
+    kept = {measures.label for measures in ranked[:_MAX_COLUMNS]}
+    return [measures for measures in measured if measures.label in kept]
+
+
+def _text(foreign: str, style: str = "") -> Text:
+    """Text from outside, which may hold what would move a terminal's cursor: `?` in its place."""
+    return Text("".join(char if char.isprintable() else "?" for char in foreign), style=style)
+
+
+def _in_unit(value: float | None, unit: str) -> str:
+    if value is None:
+        return "no value"
+    if unit == "share":
+        return f"{value:.1%}"
+    return format_duration(value) if unit == "s" else f"{value:.2f}"
+
+
 def _named(name: str) -> str:
     unit = BY_NAME[name].unit
     return f"{name} {unit}" if unit in ("req/s", "tokens/s") else name
@@ -100,12 +135,7 @@ def _named(name: str) -> str:
 
 def _value(measures: Measures, name: str) -> str:
     figure = measures.figures.get(name)
-    if not isinstance(figure, float):
-        return "-"
-    unit = BY_NAME[name].unit
-    if unit == "share":
-        return f"{figure:.1%}"
-    return format_duration(figure) if unit == "s" else f"{figure:.2f}"
+    return _in_unit(figure, BY_NAME[name].unit) if isinstance(figure, float) else "-"
 
 
 def _statistic(measures: Measures, name: str, statistic: str) -> str:
@@ -169,7 +199,7 @@ def _outcomes(report: Report, console: Console) -> None:
         table.add_column(heading, justify="right" if heading in ("count", "mean time") else "left")
     for outcome in others:
         mean = format_duration(outcome.duration.mean) if isinstance(outcome.duration, Distribution) else "-"
-        example = outcome.examples[0][:80] if outcome.examples else ""
+        example = _text(outcome.examples[0][:80] if outcome.examples else "")
         table.add_row(outcome.name, str(outcome.count), outcome.counts_against, mean, example)
     console.print(table)
     console.print()
@@ -222,15 +252,15 @@ def _sending(report: Report, console: Console) -> None:
 
 def _limits(report: Report, console: Console) -> None:
     table = Table(box=None, padding=(0, 2, 0, 0), header_style="bold")
-    labels = list(dict.fromkeys(verdict.window for verdict in report.limits))[:_MAX_COLUMNS]
+    labels = [measures.label for measures in _shown(report.measured)]
     table.add_column("limit")
     for label in labels:
         table.add_column(label, justify="right")
     for text in dict.fromkeys(verdict.limit.text for verdict in report.limits):
-        of_limit = {verdict.window: verdict.kept for verdict in report.limits if verdict.limit.text == text}
-        table.add_row(
-            text, *({True: "kept", False: "BROKEN", None: "no value"}[of_limit[label]] for label in labels)
-        )
+        of_limit = {
+            verdict.window: _KEPT[verdict.kept] for verdict in report.limits if verdict.limit.text == text
+        }
+        table.add_row(text, *(of_limit.get(label, "-") for label in labels))
     console.print(table)
     console.print()
 
@@ -238,8 +268,8 @@ def _limits(report: Report, console: Console) -> None:
 def _why(report: Report, console: Console) -> None:
     console.print(Text("why:", style="bold"))
     for verdict in report.diagnosis:
-        console.print(Padding(Text(f"{verdict.name}: {verdict.evidence}"), (0, 0, 0, 2)))
-        console.print(Padding(Text(f"next: {verdict.next_step}", style="dim"), (0, 0, 0, 4)))
+        console.print(Padding(Text(f"{verdict.name}: {verdict.evidence}"), (0, 0, 0, 2), expand=False))
+        console.print(Padding(Text(f"next: {verdict.next_step}", style="dim"), (0, 0, 0, 4), expand=False))
 
 
 def _notes(report: Report, console: Console) -> None:
@@ -247,4 +277,4 @@ def _notes(report: Report, console: Console) -> None:
     if isinstance(report.stages, Missing):
         notes.append(f"no breakdown of the time: {report.stages.reason}")
     for note in notes:
-        console.print(Padding(Text(f"note: {note}"), (0, 0, 0, 2)))
+        console.print(Padding(_text(f"note: {note}"), (0, 0, 0, 2), expand=False))
