@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from loadgen.durations import format_duration
-from loadgen.report.figures import Distribution, Missing
+from loadgen.report.figures import Missing
 from loadgen.report.injected import WORSE_THAN_BASELINE, Injected, injected_windows, worst
 from loadgen.report.limit import LimitVerdict
 from loadgen.report.measures import Measures
@@ -76,13 +76,16 @@ def diagnose(
             Verdict(
                 "not enough evidence",
                 f"{count} requests succeeded; {MIN_REQUESTS} are needed",
-                "send a longer part of the trace",
+                "send a longer part of the trace"
+                if overall.requests < MIN_REQUESTS
+                else "see why so few succeeded",
             ),
         ]
     verdicts += _failing(overall)
     verdicts += _waiting(measured, target_facts)
-    verdicts += _held_up(overall, latency)
     injected = injected_windows(measured)
+    steady = next((m for m in measured if m.label == "baseline"), overall) if injected else overall
+    verdicts += _held_up(overall, steady)
     verdicts += _computing(measured, injected, limits)
     verdicts += _windows(injected)
     if not verdicts:
@@ -105,7 +108,8 @@ def _failing(overall: Measures) -> list[Verdict]:
         found.append(
             Verdict(
                 "failing",
-                f"{errors - (rejected or 0.0):.1%} of the requests failed otherwise; the outcomes name how",
+                f"{errors - (rejected or 0.0):.1%} of the requests failed{' otherwise' if rejected else ''}; "
+                "the outcomes name how",
                 "read the failures' messages in the table before any latency",
             )
         )
@@ -172,8 +176,11 @@ def _waiting(measured: Sequence[Measures], facts: Mapping[str, Any] | None) -> l
     ]
 
 
-def _held_up(overall: Measures, latency: Distribution) -> list[Verdict]:
-    """Head of line: seen where the server tells when a request's last token was ready, else in the tail."""
+def _held_up(overall: Measures, steady: Measures) -> list[Verdict]:
+    """Head of line: seen where the server tells when a request's last token was ready, else in the tail.
+
+    The tail is that of steady: what a peak does to its own requests is no head of line.
+    """
     held = overall.value("release_share")
     if held is not None and held >= RELEASE_SHARE_HIGH:
         return [
@@ -183,16 +190,17 @@ def _held_up(overall: Measures, latency: Distribution) -> list[Verdict]:
                 "let requests leave a batch as they end (continuous), or batch answers of like length",
             )
         ]
-    ratio = latency.p99 / latency.mean
-    if ratio < TAIL_RATIO_HIGH:
+    latency = steady.distribution("latency")
+    if latency is None or latency.count < MIN_REQUESTS or latency.p99 < TAIL_RATIO_HIGH * latency.mean:
         return []
+    where = "" if steady is overall else f" in the {steady.label}"
     return [
         Verdict(
             "head of line",
-            f"p99 latency {format_duration(latency.p99)} is {ratio:.1f} times the mean "
+            f"p99 latency {format_duration(latency.p99)}{where} is {latency.p99 / latency.mean:.1f} times the mean "
             f"{format_duration(latency.mean)}: some requests are held up, by long answers in their batch or by "
             "bursts in front of them",
-            "look at the windows: if the tail sits in the peak it is the burst; if it is everywhere, compare a "
+            "look at the time line: if the tail follows the load it is bursts; if it is everywhere, compare a "
             "policy that lets requests leave a batch (continuous)",
         )
     ]

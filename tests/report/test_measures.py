@@ -6,7 +6,7 @@ import math
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from loadgen.plan.schedule import Window
@@ -157,43 +157,52 @@ def test_nothing_measured_is_null_with_a_reason() -> None:
     assert overall.value("error_rate") == 1.0
 
 
-class TestRecovery:
-    WINDOWS = (
-        Window("baseline", 0, ns(10)),
-        Window("peak-1", ns(10), ns(11)),
-        Window("recovery-1", ns(11), ns(30)),
-    )
+def test_latency_ends_with_the_last_token_not_with_the_stream() -> None:
+    # F18: tokens at 100, 150, 200 ms, usage at 260, [DONE] at 300.
+    row = ok(0, first_s=0.1, last_s=0.2, tokens=3) | {"end_ns": ns(0.3)}
+    overall = measured([row])["overall"]
+    latency, each = overall.distribution("latency"), overall.distribution("tpot")
+    assert latency is not None
+    assert each is not None
+    assert [latency.p50, each.p50] == pytest.approx([0.2, 0.05])
 
-    def figure(self, latency_after_s: dict[int, float]) -> object:
-        rows = [ok(k / 2, first_s=k / 2 + 0.05, last_s=k / 2 + 0.1) for k in range(20)]
-        rows += [ok(10.5, first_s=11, last_s=12, window="peak-1")]
-        rows += [
-            ok(
-                11 + k / 4,
-                first_s=11 + k / 4 + 0.05,
-                last_s=11 + k / 4 + latency_after_s[k // 4],
-                window="recovery-1",
-            )
-            for k in range(4 * len(latency_after_s))
-        ]
-        return measured(rows, length_s=30, windows=self.WINDOWS)["peak-1"].figures["recovery_s"]
 
-    def test_the_time_until_latency_is_back(self) -> None:
-        slow_for_four_seconds = dict.fromkeys(range(4), 1.0) | dict.fromkeys(range(4, 12), 0.1)
-        assert self.figure(slow_for_four_seconds) == pytest.approx(4.0)
+def test_the_last_of_running_totals_is_the_count_of_tokens() -> None:
+    # F22: 222 events, the last of which tells 222 tokens; their sum would be 24,753.
+    row = ok(0, first_s=0.1, last_s=2.31, tokens=222) | {"prompt_tokens": 6179}
+    assert measured([row])["overall"].value("output_token_rate") == pytest.approx(22.2)
 
-    def test_what_never_left_recovers_at_once(self) -> None:
-        assert self.figure(dict.fromkeys(range(8), 0.1)) == 0.0
 
-    def test_what_does_not_come_back_has_no_time(self) -> None:
-        figure = self.figure(dict.fromkeys(range(8), 1.0))
-        assert isinstance(figure, Missing)
-        assert "not recovered" in figure.reason
+def test_what_hung_at_the_end_is_listed_with_its_age() -> None:
+    # F35: 20 answers of 50 ms, and one that never came, sent at 2 s and given up at 11 s.
+    rows = [ok(0.4 * k, first_s=0.4 * k + 0.02, last_s=0.4 * k + 0.05) for k in range(20)]
+    rows += [failed(2.0, "unfinished", end_s=11.0)]
+    counts = {one.name: one for one in outcome_counts(Observations(records(rows)), 21)}
+    assert {name: one.count for name, one in counts.items()} == {"ok": 20, "unfinished": 1}
+    age = counts["unfinished"].duration
+    assert isinstance(age, Distribution)
+    assert age.max == pytest.approx(9.0)
+    assert counts["unfinished"].counts_against == "nobody"
 
-    def test_too_few_requests_tell_nothing(self) -> None:
-        figure = self.figure({0: 0.1})
-        assert isinstance(figure, Missing)
-        assert "too few" in figure.reason
+
+@settings(max_examples=30)
+@given(st.lists(st.tuples(st.integers(0, 79), st.integers(1, 5)), min_size=1, max_size=30))
+def test_windows_part_requests_and_tokens_without_a_rest(drawn: list[tuple[int, int]]) -> None:
+    labels = ("baseline", "burst-1", "recovery-1", "baseline", "burst-2", "recovery-2", "baseline", "burst-3")
+    windows = [Window(label, ns(k), ns(k + 1)) for k, label in enumerate(labels)]
+    rows = [
+        ok(at / 10, first_s=at / 10 + 0.04, last_s=at / 10 + 0.9, tokens=tokens, window=labels[at // 10])
+        for at, tokens in drawn
+    ]
+    found = measured(rows, windows=windows)
+    overall = found.pop("overall")
+    assert sum(one.requests for one in found.values()) == overall.requests == len(rows)
+    for name in ("offered_rate", "output_token_rate", "served_rate"):
+        whole = (overall.value(name) or 0.0) * overall.duration_s
+        assert sum((one.value(name) or 0.0) * one.duration_s for one in found.values()) == pytest.approx(
+            whole
+        )
+    assert (overall.value("offered_rate") or 0.0) * 8 == pytest.approx(len(rows))
 
 
 STAGE_US = {
@@ -219,6 +228,10 @@ class TestStages:
         assert overall.value("preprocess_queue_share") == pytest.approx(0.2 / 98.5)
         assert overall.value("queue_share") == pytest.approx(60.2 / 98.5)
         assert overall.value("mean_batch") == 2.0
+
+    def test_what_was_outside_of_the_server_is_the_rest_of_the_service_latency(self) -> None:
+        overall = measured([ok(0, sent_s=0.1, first_s=0.285, last_s=0.297) | STAGE_US])["overall"]
+        assert overall.value("outside_share") == pytest.approx(98.5 / 197.0)
 
     def test_lateness_as_the_server_saw_it(self) -> None:
         start = 1_796_083_200_000_000_000

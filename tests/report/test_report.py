@@ -10,10 +10,11 @@ import pytest
 
 from loadgen.errors import ExitCode, UsageError
 from loadgen.plan.schedule import Window
+from loadgen.replay.request_record import SERVER_STAGES
 from loadgen.report.limit import error_rate_limit, parse_limit
 from loadgen.report.report import Report, build_report
 from loadgen.report.validity import Thresholds
-from support.runs import failed, health, ns, ok, written
+from support.runs import Row, failed, health, ns, ok, written
 
 GOOD = [
     ok(0.1 * k, sent_s=0.1 * k + 0.0001, first_s=0.1 * k + 0.05, last_s=0.1 * k + 0.2) for k in range(100)
@@ -184,7 +185,7 @@ class TestLimits:
     @pytest.mark.parametrize(
         "text",
         ["", "ttft", "ttft < 800ms", "ttft p99 < 800", "error_rate p99 < 1%", "nonsense < 1", "error_rate < x",
-         "ttft p42 < 1s"],
+         "ttft p42 < 1s", "error_rate < nan", "served_rate > inf"],
     )  # fmt: skip
     def test_what_is_no_limit_is_refused(self, text: str) -> None:
         with pytest.raises(UsageError, match="--slo"):
@@ -240,6 +241,13 @@ class TestDiagnosis:
             row["last_token_ns"] += ns(5)
         assert "head of line" in self.names(report(tmp_path, rows))
 
+    def test_a_tail_that_is_the_peaks_is_no_head_of_line(self, tmp_path: Path) -> None:
+        built = report(tmp_path, self.peaking(0.9, 0.1, 0.05, 1.0), windows=self.PEAK)
+        latency = built.measured[0].distribution("latency")
+        assert latency is not None
+        assert latency.p99 > 3 * latency.mean
+        assert "head of line" not in self.names(built)
+
     def test_answers_that_wait_for_their_batch_are_head_of_line(self, tmp_path: Path) -> None:
         built = report(tmp_path, self.queued(0.1, server_last_token_us=70_000))
         assert self.names(built) == {"head of line"}
@@ -261,6 +269,88 @@ class TestDiagnosis:
         for row in rows[-10:]:
             row["last_token_ns"] += ns(0.3)
         assert "peak-1 did not hold" in self.names(report(tmp_path, rows, windows=windows))
+
+    def peaking(self, peak_s: float, after_s: float, queue_share: float, server_share: float) -> list[Row]:
+        """Steady answers of 0.1 s until 6 s, then peak_s in the peak until 7 s, then after_s."""
+        rows: list[Row] = []
+        for k in range(100):
+            at = 0.1 * k
+            window, took = (
+                ("baseline", 0.1) if k < 60 else ("peak-1", peak_s) if k < 70 else ("recovery-1", after_s)
+            )
+            whole = round(took * server_share * 1e6)
+            stages = {f"server_{stage}_us": whole for stage in SERVER_STAGES} | {
+                "server_parsed_us": 0, "server_pre_start_us": 0, "server_pre_end_us": 0, "server_enqueued_us": 0,
+                "server_exec_start_us": round(whole * queue_share),
+            }  # fmt: skip
+            rows.append(ok(at, first_s=at + took / 2, last_s=at + took, window=window) | stages)
+        return rows
+
+    PEAK = (Window("baseline", 0, ns(6)), Window("peak-1", ns(6), ns(7)), Window("recovery-1", ns(7), ns(10)))
+
+    def test_slow_without_waiting_is_the_computation(self, tmp_path: Path) -> None:
+        built = report(tmp_path, self.peaking(0.5, 0.1, 0.05, 1.0), windows=self.PEAK)
+        assert self.names(built) == {"compute-bound", "peak-1 did not hold"}
+        assert "only 5% of the server's time" in built.diagnosis[0].evidence
+
+    def test_a_broken_limit_without_waiting_is_the_computation(self, tmp_path: Path) -> None:
+        built = report(tmp_path, self.queued(0.1), "latency p99 < 100ms")
+        assert self.names(built) == {"compute-bound"}
+        assert self.names(report(tmp_path, self.queued(0.1), "latency p99 < 1s")) == {"healthy"}
+
+    def test_slow_outside_of_the_server_is_not_its_computation(self, tmp_path: Path) -> None:
+        built = report(tmp_path, self.peaking(0.5, 0.1, 0.05, 0.2), windows=self.PEAK)
+        assert "outside the server" in self.names(built)
+        assert "80%" in built.diagnosis[0].evidence
+
+    def test_a_peak_that_is_still_felt_at_the_end_is_named(self, tmp_path: Path) -> None:
+        built = report(tmp_path, self.peaking(0.5, 0.5, 0.9, 1.0), windows=self.PEAK)
+        assert {"peak-1 did not hold", "peak-1 not recovered"} < self.names(built)
+        assert [(one.has_held, one.has_recovered) for one in built.injected] == [(False, False)]
+
+    def test_a_peak_that_held_and_passed_is_healthy(self, tmp_path: Path) -> None:
+        built = report(tmp_path, self.peaking(0.12, 0.1, 0.1, 1.0), windows=self.PEAK)
+        assert self.names(built) == {"healthy"}
+        assert "injected windows held" in built.diagnosis[0].evidence
+        assert [(one.has_held, one.has_recovered) for one in built.injected] == [(True, True)]
+
+    def test_a_peak_whose_requests_were_all_refused_did_not_hold(self, tmp_path: Path) -> None:
+        rows = self.peaking(0.1, 0.1, 0.1, 1.0)
+        rows[60:70] = [failed(6 + k / 10, "rejected", end_s=6.1 + k / 10, window="peak-1") for k in range(10)]
+        built = report(tmp_path, rows, windows=self.PEAK)
+        assert {"rejecting", "peak-1 did not hold"} <= self.names(built)
+        assert "100.0% refused or failed" in built.injected[0].words
+
+    def test_many_bursts_share_one_verdict(self, tmp_path: Path) -> None:
+        windows: list[Window] = []
+        rows: list[Row] = []
+        for k in range(10):
+            windows += [
+                Window("baseline", ns(k), ns(k + 0.5)),
+                Window(f"burst-{k + 1}", ns(k + 0.5), ns(k + 1)),
+            ]
+            rows += [ok(k + j / 10, first_s=k + j / 10 + 0.05, last_s=k + j / 10 + 0.1) for j in range(5)]
+            rows += [
+                ok(
+                    k + j / 10,
+                    first_s=k + j / 10 + 0.05,
+                    last_s=k + j / 10 + 0.3 + k / 100,
+                    window=f"burst-{k + 1}",
+                )
+                for j in range(5, 10)
+            ]
+        built = report(tmp_path, rows, windows=windows)
+        about = [verdict for verdict in built.diagnosis if "did not hold" in verdict.name]
+        assert [verdict.name for verdict in about] == ["burst-10 did not hold"]
+        assert "10 of 10 injected windows" in about[0].evidence
+
+    def test_recovery_can_be_limited_and_the_slowest_decides(self, tmp_path: Path) -> None:
+        rows = self.peaking(0.5, 0.1, 0.05, 1.0)
+        kept = report(tmp_path, rows, "recovery_s < 1s", windows=self.PEAK)
+        assert kept.exit_code is ExitCode.OK
+        assert {verdict.window: verdict.kept for verdict in kept.limits} == {"overall": True, "peak-1": True}
+        stuck = report(tmp_path, self.peaking(0.5, 0.5, 0.05, 1.0), "recovery_s < 1s", windows=self.PEAK)
+        assert stuck.exit_code is ExitCode.LIMIT_BROKEN
 
 
 def test_buffered_delivery_is_warned_of(tmp_path: Path) -> None:

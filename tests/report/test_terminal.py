@@ -107,3 +107,36 @@ def test_an_interrupted_run_says_so_first(tmp_path: Path) -> None:
 def test_an_invalid_run_says_so_first(tmp_path: Path) -> None:
     text = printed(a_run(tmp_path, generator={"workers": [], "lost": [0]}))
     assert "INVALID" in " ".join(text.splitlines()[:2])
+
+
+def test_whether_the_peak_held_stands_before_the_table(tmp_path: Path) -> None:
+    head = printed(a_run(tmp_path)).split("overall")[0]
+    assert "held in peak-1: NO (peak-1" not in head
+    assert "held in peak-1: NO (p99 latency 900 ms against 110 ms" in head
+    assert "limit latency p99 < 500ms: BROKEN (900 ms)" in head
+
+
+def test_text_from_the_target_cannot_move_the_cursor(tmp_path: Path) -> None:
+    rows = [ok(0, first_s=0.1, last_s=0.2), failed(1, "http_error", end_s=1.1, error="\x1b[2Jgone\r\x9b1m")]
+    text = printed(build_report(written(tmp_path, rows), Thresholds()))
+    assert "?[2Jgone??1m" in text
+
+
+def test_of_many_bursts_the_one_that_held_least_is_shown(tmp_path: Path) -> None:
+    windows: list[Window] = []
+    rows: list[dict[str, Any]] = []
+    for k in range(10):
+        label = f"burst-{k + 1}"
+        windows += [Window("baseline", ns(k), ns(k + 0.5)), Window(label, ns(k + 0.5), ns(k + 1))]
+        rows += [ok(k + j / 10, first_s=k + j / 10 + 0.05, last_s=k + j / 10 + 0.1) for j in range(5)]
+        took_s = 0.8 if k == 6 else 0.2
+        rows += [
+            ok(k + j / 10, first_s=k + j / 10 + 0.05, last_s=k + j / 10 + took_s, window=label)
+            for j in range(5, 10)
+        ]
+    limits = [parse_limit("recovery_s < 10s")]
+    text = printed(build_report(written(tmp_path, rows, windows=windows), Thresholds(), limits))
+    header = next(line for line in text.splitlines() if line.strip().startswith("overall"))
+    assert header.split() == ["overall", "baseline", "burst-1", "burst-2", "burst-7"]
+    assert "7 more windows are in report.json" in text
+    assert all(len(line) <= 80 for line in text.splitlines())

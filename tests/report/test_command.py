@@ -1,0 +1,111 @@
+"""`loadgen report` as it is called: exit codes, strict JSON, what it leaves behind."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+from loadgen.replay.request_record import SCHEMA
+from loadgen.replay.run_folder import RunFolder
+from support.command import run
+from support.runs import failed, ok, records, written
+
+ROWS = [ok(0.1 * k, first_s=0.1 * k + 0.05, last_s=0.1 * k + 0.2) for k in range(40)]
+
+
+def strict(text: str) -> Any:
+    def refuse(name: str) -> None:
+        raise ValueError(name)
+
+    return json.loads(text, parse_constant=refuse)
+
+
+def test_the_report_is_printed_and_kept(tmp_path: Path) -> None:
+    folder = written(tmp_path, ROWS)
+    done = run("report", folder.path, "--json")
+    assert done.returncode == 0, done.stderr
+    assert strict(done.stdout) == strict(folder.report_path.read_text(encoding="utf-8"))
+    assert strict(done.stdout)["outcomes"]["ok"]["count"] == 40
+
+
+@pytest.mark.parametrize(
+    ("options", "code"),
+    [
+        (["--max-error-rate", "10%", "--slo", "ttft p50 < 10ms"], 1),
+        (["--slo", "nonsense"], 2),
+        (["--max-lateness", "5"], 2),
+    ],
+)
+def test_limits_decide_the_exit_code(tmp_path: Path, options: list[str], code: int) -> None:
+    done = run("report", written(tmp_path, ROWS).path, *options)
+    assert done.returncode == code, done.stderr
+
+
+def test_a_run_without_a_success_exits_5_with_its_report(tmp_path: Path) -> None:
+    # F26
+    folder = written(tmp_path, [failed(0.1 * k, "refused", end_s=0.1 * k) for k in range(20)])
+    done = run("report", folder.path, "--max-error-rate", "10%")
+    assert done.returncode == 5
+    assert "20 refused" in done.stdout
+    assert folder.report_path.is_file()
+
+
+def test_what_is_no_run_folder_is_named(tmp_path: Path) -> None:
+    done = run("report", tmp_path)
+    assert done.returncode == 2
+    assert "no run.json" in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+@pytest.mark.parametrize("encoding", ["ascii", "cp1252"])
+def test_a_narrow_code_page_in_a_pipe_is_no_crash_and_no_escape_bytes(tmp_path: Path, encoding: str) -> None:
+    # F83: a name that the code page lacks among them.
+    rows = [*ROWS, failed(4.5, "http_error", end_s=4.6, error="HTTP 500: \u6a21\u578b \x1b[31mred")]
+    folder = written(tmp_path, rows, trace={"name": "\u8ffd\u8e2a.parquet"})
+    done = run("report", folder.path, env={"PYTHONIOENCODING": encoding})
+    assert done.returncode == 0, done.stderr
+    assert "\x1b" not in done.stdout
+    assert "HTTP 500" in done.stdout
+
+
+def test_a_killed_run_is_reported_from_its_journal(tmp_path: Path) -> None:
+    # F84: whole batches count, the one that the kill cut off does not.
+    folder = written(tmp_path, ROWS, status="running", run_end_ns=None, generator=None)
+    folder.requests_path.unlink()
+    table = records(ROWS)
+    path = folder.journal_path(0)
+    with pa.OSFile(str(path), "wb") as sink, pa.ipc.new_stream(sink, SCHEMA) as stream:
+        for start in (0, 10, 20):
+            stream.write_table(table.slice(start, 10))
+    cut = path.read_bytes()
+    path.write_bytes(cut[:-200])
+    done = run("report", folder.path, "--json")
+    assert done.returncode == 0, done.stderr
+    document = strict(done.stdout)
+    assert document["run"]["status"] == "interrupted"
+    assert {name: one["count"] for name, one in document["outcomes"].items()} == {"ok": 20, "unrecorded": 20}
+    assert "20 planned requests have no record" in " ".join(document["warnings"])
+    assert "interrupted" in run("report", folder.path).stdout.splitlines()[0]
+
+
+def test_a_killed_run_without_any_record_fails_with_a_report(tmp_path: Path) -> None:
+    folder = written(tmp_path, ROWS, status="running", run_end_ns=None, started_unix_ns=None, generator=None)
+    folder.requests_path.unlink()
+    shutil.rmtree(folder.path / "journal")
+    done = run("report", folder.path)
+    assert done.returncode == 5, done.stderr
+    assert "40 unrecorded" in done.stdout
+
+
+def test_a_damaged_table_is_one_line(tmp_path: Path) -> None:
+    folder: RunFolder = written(tmp_path, ROWS)
+    folder.requests_path.write_bytes(folder.requests_path.read_bytes()[:100])
+    done = run("report", folder.path)
+    assert done.returncode == 2
+    assert "requests.parquet" in done.stderr
+    assert "Traceback" not in done.stderr
