@@ -33,6 +33,10 @@ FORMAT_VERSION = 1
 
 # Above this share of token events that came together, gaps between them measure the network, not the server.
 _COALESCED_HIGH = 0.2
+# Of fewer values than these, the nearest rank p99 is the maximum.
+_FEW = 100
+# So many windows are named in one warning.
+_NAMED = 4
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,8 +74,11 @@ class Report:
 
     @property
     def exit_code(self) -> ExitCode:
-        """5 nothing succeeded, 4 invalid, 1 a limit broken overall (or without a value to judge), else 0."""
-        if self.num_ok == 0:
+        """5 nothing succeeded or the run broke off by an error, 4 invalid, 1 a limit broken overall, else 0.
+
+        A limit without a value to judge is broken. A run that was interrupted is judged by what it has.
+        """
+        if self.num_ok == 0 or self.status == RunStatus.FAILED:
             return ExitCode.RUN_FAILED
         if not self.validity.is_valid:
             return ExitCode.RUN_INVALID
@@ -146,6 +153,8 @@ class Report:
 def build_report(folder: RunFolder, thresholds: Thresholds, limits: Sequence[Limit] = ()) -> Report:
     """Read a run folder and measure it. Raises RunError or ScheduleError where it cannot be read."""
     facts = folder.read_facts()
+    if "status" not in facts:
+        raise RunError(f"{folder.path / 'run.json'}: tells no status", hint="restore it, or repeat the run")
     if facts["status"] == RunStatus.RUNNING:
         # A run that is still sending looks the same from outside: what it has on disk is what is told.
         facts = {
@@ -176,6 +185,7 @@ def build_report(folder: RunFolder, thresholds: Thresholds, limits: Sequence[Lim
         warnings=(
             *(facts.get("warnings") or ()),
             *_warnings(tokens, schedule.num_requests - seen.records.num_rows),
+            *_few(measured),
         ),
     )
 
@@ -228,3 +238,13 @@ def _warnings(tokens: Tokens, unrecorded: int) -> list[str]:
             "--ignore-eos asks servers that know it for the planned length"
         )
     return found
+
+
+def _few(measured: Sequence[Measures]) -> list[str]:
+    """Which p99 stand on too few answers to differ from the maximum."""
+    counts = [
+        (one.label, spans.count) for one in measured if (spans := one.distribution("latency")) is not None
+    ]
+    few = [f"{label} ({count})" for label, count in counts if count < _FEW]
+    named = ", ".join(few[:_NAMED]) + (f" and {len(few) - _NAMED} more" if len(few) > _NAMED else "")
+    return [f"fewer than {_FEW} answers succeeded in {named}: their p99 is the maximum"] if few else []

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from loadgen.errors import ExitCode, UsageError
+from loadgen.errors import ExitCode, RunError, UsageError
 from loadgen.plan.schedule import Window
 from loadgen.replay.request_record import SERVER_STAGES
 from loadgen.report.limit import error_rate_limit, parse_limit
@@ -365,3 +365,21 @@ def test_the_timeline_counts_what_happened(tmp_path: Path) -> None:
     assert sum(value or 0 for value in offered) * line.bin_s == pytest.approx(100)
     # Little's law: time in flight, summed, is what the requests took.
     assert sum(value or 0 for value in in_flight) * line.bin_s == pytest.approx(100 * 0.1999, rel=0.01)
+
+
+def test_a_p99_of_few_answers_is_said_to_be_the_maximum(tmp_path: Path) -> None:
+    assert report(tmp_path, GOOD).warnings == ()
+    assert report(tmp_path, GOOD[:99]).warnings == (
+        "fewer than 100 answers succeeded in overall (99), baseline (99): their p99 is the maximum",
+    )
+
+
+def test_a_run_that_broke_off_by_an_error_is_no_success(tmp_path: Path) -> None:
+    assert report(tmp_path, GOOD, status="failed").exit_code is ExitCode.RUN_FAILED
+
+
+def test_a_run_that_tells_no_status_is_refused(tmp_path: Path) -> None:
+    folder = written(tmp_path, GOOD)
+    folder.write_facts({})
+    with pytest.raises(RunError, match=r"run\.json"):
+        build_report(folder, Thresholds())
