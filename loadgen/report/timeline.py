@@ -16,8 +16,15 @@ from loadgen.report.observations import Observations
 
 _MAX_BINS = 600
 _STEPS_S = (0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0, 30.0, 60.0, 300.0, 900.0, 3600.0)
-# Gauges of the server, by the names that vLLM gave them.
-_GAUGES = {"vllm:num_requests_waiting": "server_waiting", "vllm:num_requests_running": "server_running"}
+# Gauges of the server, by the names that vLLM, SGLang and TGI gave them.
+_GAUGES = {
+    "vllm:num_requests_waiting": "server_waiting",
+    "vllm:num_requests_running": "server_running",
+    "sglang:num_queue_reqs": "server_waiting",
+    "sglang:num_running_reqs": "server_running",
+    "tgi_queue_size": "server_waiting",
+    "tgi_batch_current_size": "server_running",
+}
 
 Series = list[float | None]
 
@@ -111,7 +118,8 @@ def _gauges(telemetry: pa.Table, edges: Floats) -> dict[str, Series]:
     values = np.asarray(telemetry.column("value").to_numpy(), dtype=np.float64)
     series: dict[str, Series] = {}
     for source, name in _GAUGES.items():
-        mask = np.asarray(names == source, dtype=bool)
+        # A gauge may be NaN, which is "no value" in that format.
+        mask = np.asarray(names == source, dtype=bool) & np.isfinite(values)
         if mask.any():
             counts, _ = np.histogram(moments[mask], edges)
             sums, _ = np.histogram(moments[mask], edges, weights=values[mask])
