@@ -46,20 +46,24 @@ class Measures:
         return figure if isinstance(figure, float) else None
 
 
-def measure(seen: Observations, windows: Sequence[Window], run_end_s: float) -> list[Measures]:
+def measure(
+    seen: Observations, windows: Sequence[Window], run_end_s: float, planned_s: Floats | None = None
+) -> list[Measures]:
     """Overall first, then each window label in order of its first appearance.
 
     The overall rates are over the planned run, which ends with its last window, or where it was cut short.
+    planned_s: all planned moments, where a killed run has fewer records.
     """
     end_s = min(windows[-1].end_ns / 1e9, run_end_s)
+    offered_s = seen.planned_s if planned_s is None else planned_s
     tokens = _tokens_in(seen, windows, end_s)
-    measured = [_measure(seen, OVERALL, ((0.0, end_s),), sum(tokens.values()))]
+    measured = [_measure(seen, OVERALL, ((0.0, end_s),), offered_s, sum(tokens.values()))]
     of_label = seen.by_window()
     for label in dict.fromkeys(window.label for window in windows):
         spans = tuple((w.start_ns / 1e9, min(w.end_ns / 1e9, end_s)) for w in windows if w.label == label)
         spans = tuple((start, end) for start, end in spans if end > start)
         those = of_label.get(label, Observations(seen.records.slice(0, 0)))
-        measured.append(_measure(those, label, spans, tokens[label]))
+        measured.append(_measure(those, label, spans, offered_s, tokens[label]))
     recovered = recoveries(seen, windows)
     measured[0].figures["recovery_s"] = longest(recovered)
     for measures in measured[1:]:
@@ -69,9 +73,13 @@ def measure(seen: Observations, windows: Sequence[Window], run_end_s: float) -> 
 
 
 def _measure(
-    seen: Observations, label: str, spans: tuple[tuple[float, float], ...], arrived_tokens: float
+    seen: Observations,
+    label: str,
+    spans: tuple[tuple[float, float], ...],
+    offered_s: Floats,
+    arrived_tokens: float,
 ) -> Measures:
-    """seen: what was planned in it. arrived_tokens: those that came within its spans, of any request."""
+    """seen: what was planned in it. offered_s, arrived_tokens: of all requests; tokens within its spans."""
     figures: dict[str, Figure] = {}
     reasons = {"latency": _NO_SUCCESS, "service_latency": _NO_SUCCESS}
     for name, values in seen.per_request.items():
@@ -85,7 +93,7 @@ def _measure(
     duration_s = sum(end_s - start_s for start_s, end_s in spans)
     empty = "the window has no length"
     # What a run that was cut short never came to was not offered.
-    offered = _within(seen.planned_s, spans)
+    offered = _within(offered_s, spans)
     figures["offered_rate"] = share(float(offered.sum()), duration_s, empty)
     figures["served_rate"] = share(float(seen.is_ok.sum()), duration_s, empty)
     figures["output_token_rate"] = share(arrived_tokens, duration_s, empty)

@@ -165,7 +165,8 @@ def build_report(folder: RunFolder, thresholds: Thresholds, limits: Sequence[Lim
     schedule = folder.read_schedule()
     seen = Observations(folder.read_requests().combine_chunks())
     run_end_s = _run_end_s(facts, seen)
-    measured = measure(seen, schedule.windows, run_end_s)
+    planned_s = schedule.planned_ns / 1e9
+    measured = measure(seen, schedule.windows, run_end_s, planned_s)
     outcomes = outcome_counts(seen, schedule.num_requests)
     verdicts = judge_limits(limits, measured)
     validity = judge(measured[0].figures, {o.name: o.count for o in outcomes}, facts, thresholds)
@@ -178,7 +179,7 @@ def build_report(folder: RunFolder, thresholds: Thresholds, limits: Sequence[Lim
         tokens=tokens,
         stages=stages(seen),
         receipt=receipt_lateness(seen, facts.get("started_unix_ns")),
-        timeline=timeline(seen, schedule.windows, run_end_s, _telemetry(folder)),
+        timeline=timeline(seen, schedule.windows, run_end_s, _telemetry(folder), planned_s),
         validity=validity,
         diagnosis=tuple(diagnose(measured, validity, (facts.get("target") or {}).get("facts"), verdicts)),
         limits=tuple(verdicts),

@@ -44,7 +44,11 @@ class Timeline:
 
 
 def timeline(
-    seen: Observations, windows: Sequence[Window], run_end_s: float, telemetry: pa.Table | None
+    seen: Observations,
+    windows: Sequence[Window],
+    run_end_s: float,
+    telemetry: pa.Table | None,
+    planned_s: Floats | None = None,
 ) -> Timeline:
     """Bins from 0 to the last thing that happened, at most 600, of a round length of 1 s or more for long runs."""
     end_s = max(windows[-1].end_ns / 1e9 if run_end_s == np.inf else run_end_s, 1e-3)
@@ -57,7 +61,7 @@ def timeline(
     moments, tokens = seen.token_arrivals
     failed = seen.is_decided & ~seen.is_ok
     series: dict[str, Series] = {
-        "offered": _rates(seen.planned_s, edges),
+        "offered": _rates(seen.planned_s if planned_s is None else planned_s, edges),
         "sent": _rates(sent, edges),
         "served": _rates(end[seen.is_ok], edges),
         "failed": _rates(end[failed], edges),

@@ -383,3 +383,16 @@ def test_a_run_that_tells_no_status_is_refused(tmp_path: Path) -> None:
     folder.write_facts({})
     with pytest.raises(RunError, match=r"run\.json"):
         build_report(folder, Thresholds())
+
+
+def test_a_killed_run_was_offered_what_was_planned_not_what_was_recorded(tmp_path: Path) -> None:
+    # F84: of ten requests a second every other one was in flight when the run was killed.
+    folder = written(tmp_path, GOOD, status="running", run_end_ns=None, generator=None)
+    folder.write_requests(folder.read_requests().take(list(range(0, 99, 2))))
+    built = build_report(folder, Thresholds())
+    # The last record ended at 10.0 s.
+    assert built.measured[0].value("offered_rate") == pytest.approx(10.0)
+    assert built.measured[0].value("served_rate") == pytest.approx(5.0)
+    assert sum(
+        value or 0 for value in built.timeline.series["offered"]
+    ) * built.timeline.bin_s == pytest.approx(100)
