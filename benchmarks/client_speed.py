@@ -96,7 +96,7 @@ def lateness_ms(log: Path, start_monotonic_ns: int, load: Load) -> tuple[float, 
     return float(np.percentile(late, 50)), float(np.percentile(late, 99))
 
 
-def with_loadgen(folder: Path, load: Load) -> Figures:
+def with_loadgen(folder: Path, load: Load, *, realtime: bool) -> Figures:
     """The real command."""
     trace = folder / "trace.parquet"
     write_trace(even_trace(load), trace)
@@ -112,6 +112,7 @@ def with_loadgen(folder: Path, load: Load) -> Figures:
                 url,
                 "--out-dir",
                 str(folder / "runs"),
+                *(["--realtime"] if realtime else []),
             ],
             stdout=subprocess.DEVNULL,
             stderr=subprocess.DEVNULL,
@@ -247,6 +248,9 @@ def main() -> None:
     parser.add_argument("--rate", type=float, default=500.0)
     parser.add_argument("--plain-rate", type=float, default=50.0)
     parser.add_argument("--events", type=int, default=32)
+    parser.add_argument(
+        "--realtime", action="store_true", help="loadgen with --realtime as well (needs root)"
+    )
     parser.add_argument("--seconds", type=float, default=10.0)
     parser.add_argument("--rounds", type=int, default=3)
     asked = parser.parse_args()
@@ -256,11 +260,13 @@ def main() -> None:
     for number in range(asked.rounds):
         with tempfile.TemporaryDirectory() as name:
             folder = Path(name)
-            figures = {"loadgen": with_loadgen(folder, load)}
+            figures = {"loadgen": with_loadgen(folder, load, realtime=False)}
+            if asked.realtime:
+                figures["realtime"] = with_loadgen(folder, load, realtime=True)
             figures |= {client: with_plain(client, folder, plain) for client in PLAIN}
             rounds.append(figures)
         print(f"round {number + 1} of {asked.rounds} done", file=sys.stderr)
-    show(rounds, {"loadgen": load, **dict.fromkeys(PLAIN, plain)})
+    show(rounds, {"loadgen": load, "realtime": load, **dict.fromkeys(PLAIN, plain)})
 
 
 def show(rounds: list[dict[str, Figures]], loads: dict[str, Load]) -> None:

@@ -124,6 +124,10 @@ def replay(  # one local a option: the command line is wide, and flat is how it 
         ),
     ] = CHARS_PER_TOKEN,
     workers: Annotated[int, _in(_SENDING, "--workers", min=1, help="Sending processes.")] = 1,
+    realtime: Annotated[
+        bool,
+        _in(_SENDING, "--realtime", help="Send before ordinary processes run; needs root or CAP_SYS_NICE."),
+    ] = False,
     max_concurrency: Annotated[
         int | None,
         _in(
@@ -191,6 +195,7 @@ def replay(  # one local a option: the command line is wide, and flat is how it 
                 target=reached.target,
                 timeouts=timeouts,
                 max_concurrency=max_concurrency,
+                realtime=realtime,
                 drain_s=drain_s,
                 secrets=secrets_in(headers),
             ),

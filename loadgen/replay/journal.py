@@ -13,8 +13,9 @@ class JournalWriter:
     """An Arrow IPC stream; each batch that was appended is in the kernel's hands when `append` returns."""
 
     def __init__(self, path: Path) -> None:
-        # Unbuffered: a killed process loses what Python holds, not what the kernel has.
-        self._file = path.open("wb", buffering=0)
+        # Unbuffered: a killed process loses what it holds, not what the kernel has. Arrow's own file, since a
+        # batch is a hundred small writes, and through Python they would hold up the sends.
+        self._file = pa.OSFile(str(path), "wb")
         # Dictionaries differ from batch to batch, which the stream format allows.
         self._stream = pa.ipc.new_stream(self._file, SCHEMA)
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Generator, Sequence
 from itertools import chain
 from typing import Any
 
@@ -10,7 +10,7 @@ import numpy as np
 import pyarrow as pa
 
 from loadgen.replay.exchange import Exchange
-from loadgen.replay.request_record import SCHEMA, SERVER_STAGES
+from loadgen.replay.request_record import SCHEMA
 
 # Columns that an exchange holds under the same name.
 _SAME_NAME = (
@@ -30,42 +30,92 @@ _SAME_NAME = (
     "connection_reused",
     "num_reconnects",
 )
-_NOTHING: Any = object()
+# Columns that a record takes from its planned request.
+_FROM_SCHEDULE = {
+    "trace_row": "trace_row",
+    "copy": "copy",
+    "window": "window",
+    "input_tokens_planned": "input_tokens",
+    "output_tokens_planned": "output_tokens",
+}
 
 
 def record_batch(
     ended: Sequence[Exchange], share: pa.Table, worker: int, redact: Callable[[str], str]
 ) -> pa.RecordBatch:
     """One record a row for `ended`, whose `index` says its row in `share` (a schedule's table)."""
+    return drained(record_batch_in_steps(ended, share, worker, redact))
+
+
+def drained(steps: Generator[None, None, pa.RecordBatch]) -> pa.RecordBatch:
+    """Take all remaining steps now."""
+    while True:
+        try:
+            next(steps)
+        except StopIteration as done:
+            batch: pa.RecordBatch = done.value
+            return batch
+
+
+def record_batch_in_steps(
+    ended: Sequence[Exchange], share: pa.Table, worker: int, redact: Callable[[str], str]
+) -> Generator[None, None, pa.RecordBatch]:
+    """The same, pausing after each column, so that whoever drives it can send in between."""
     rows = share.take(pa.array([exchange.index for exchange in ended], pa.int64()))
-    columns: dict[str, Any] = {
-        "trace_row": rows.column("trace_row"),
-        "copy": rows.column("copy"),
-        "window": rows.column("window"),
-        "input_tokens_planned": rows.column("input_tokens"),
-        "output_tokens_planned": rows.column("output_tokens"),
-        "first_token_ns": [exchange.token_ns[0] if exchange.token_ns else None for exchange in ended],
-        "error": [redact(exchange.error) if exchange.error else None for exchange in ended],
-        "output_tokens": [_output_tokens(exchange) for exchange in ended],
-        "tokens_source": [_tokens_source(exchange) for exchange in ended],
-        "num_chunks": [len(exchange.token_ns) if exchange.stream else None for exchange in ended],
-        "num_coalesced": [exchange.num_coalesced if exchange.stream else None for exchange in ended],
-        "chunk_gap_us": _chunk_gaps(ended),
-        "worker": [worker] * len(ended),
-    }
-    for name in _SAME_NAME:
-        columns[name] = [getattr(exchange, name) for exchange in ended]
+    yield
     told = [exchange.server_metrics or {} for exchange in ended]
-    for name in ("recv_unix_ns", "mean_batch", *(f"{stage}_us" for stage in SERVER_STAGES)):
-        # Most servers tell none of it; this runs between sends.
-        columns[f"server_{name}"] = [facts.get(name) for facts in told] if any(told) else _NOTHING
-    return pa.RecordBatch.from_arrays(
-        [_array(columns[field.name], field, len(ended)) for field in SCHEMA], schema=SCHEMA
-    )
+    tells_stages = any(told)
+    columns: list[pa.Array] = []
+    for field in SCHEMA:
+        columns.append(
+            _array(
+                _values(field.name, ended, rows, told if tells_stages else None, worker, redact),
+                field,
+                len(ended),
+            )
+        )
+        yield
+    return pa.RecordBatch.from_arrays(columns, schema=SCHEMA)
+
+
+def _values(  # noqa: PLR0911  # one return a column
+    name: str,
+    ended: Sequence[Exchange],
+    rows: pa.Table,
+    told: Sequence[dict[str, Any]] | None,
+    worker: int,
+    redact: Callable[[str], str],
+) -> Any:
+    """The values of one column; None for a column of nulls."""
+    if name in _SAME_NAME:
+        return [getattr(exchange, name) for exchange in ended]
+    if name in _FROM_SCHEDULE:
+        return rows.column(_FROM_SCHEDULE[name])
+    if name.startswith("server_"):
+        key = name.removeprefix("server_")
+        return None if told is None else [facts.get(key) for facts in told]
+    match name:
+        case "first_token_ns":
+            return [exchange.token_ns[0] if exchange.token_ns else None for exchange in ended]
+        case "error":
+            return [redact(exchange.error) if exchange.error else None for exchange in ended]
+        case "output_tokens":
+            return [_output_tokens(exchange) for exchange in ended]
+        case "tokens_source":
+            return [_tokens_source(exchange) for exchange in ended]
+        case "num_chunks":
+            return [len(exchange.token_ns) if exchange.stream else None for exchange in ended]
+        case "num_coalesced":
+            return [exchange.num_coalesced if exchange.stream else None for exchange in ended]
+        case "chunk_gap_us":
+            return _chunk_gaps(ended)
+        case _:
+            assert name == "worker", name
+            return [worker] * len(ended)
 
 
 def _array(values: Any, field: pa.Field, count: int) -> pa.Array:
-    if values is _NOTHING:
+    if values is None:
         return pa.nulls(count, field.type)
     if isinstance(values, pa.ChunkedArray):
         values = values.combine_chunks()

@@ -21,7 +21,7 @@ from loadgen.replay.exchange import Exchange
 from loadgen.replay.health import Health, HealthMeter
 from loadgen.replay.payloads import Payloads
 from loadgen.replay.pool import ConnectionPool
-from loadgen.replay.record_batch import record_batch
+from loadgen.replay.record_batch import drained, record_batch, record_batch_in_steps
 from loadgen.replay.request_record import Outcome
 from loadgen.replay.target import Target, Timeouts
 from loadgen.replay.timer import make_timer
@@ -37,6 +37,7 @@ class WorkerSettings:
     """What all workers of a run share.
 
     max_concurrency: cap on requests in flight; None (an open loop) unless asked for.
+    realtime: run before ordinary processes, where the system permits it.
     drain_s: how long after the last planned send to wait for answers.
     warm_connections: opened before the start. secrets: never written down.
     """
@@ -46,6 +47,7 @@ class WorkerSettings:
     max_concurrency: int | None = None
     drain_s: float = 60.0
     warm_connections: int = 8
+    realtime: bool = False
     secrets: tuple[str, ...] = field(default=(), repr=False)
 
     def redact(self, text: str) -> str:
@@ -140,6 +142,7 @@ class Worker:
         finally:
             loop.set_exception_handler(None)
             ticker.cancel()
+            await asyncio.gather(ticker, return_exceptions=True)
             self._timer.close()
             self._pool.close()
             gc.enable()
@@ -251,7 +254,7 @@ class Worker:
                 self._report_progress()
             if now_ns >= flush_at_ns:
                 flush_at_ns = now_ns + round(_FLUSH_EVERY_S * 1e9)
-                self._flush()
+                await self._flush_between_sends()
                 if self._has_slack(now_ns):
                     gc.collect(0)
             if now_ns > drain_ends_ns:
@@ -259,6 +262,22 @@ class Worker:
 
     def _has_slack(self, now_ns: int) -> bool:
         return self._next == len(self._planned_ns) or self._planned_ns[self._next] - now_ns > 10 * _SLACK_NS
+
+    async def _flush_between_sends(self) -> None:
+        """Hand out what has ended, a column at a time: at once it would hold up sends for milliseconds."""
+        if not self._ended:
+            return
+        ended, self._ended = self._ended, []
+        steps = record_batch_in_steps(ended, self._share, self._worker, self._settings.redact)
+        try:
+            while True:
+                next(steps)
+                await asyncio.sleep(0)
+        except StopIteration as done:
+            self._on_batch(done.value)
+        except asyncio.CancelledError:
+            self._on_batch(drained(steps))  # the run ended meanwhile: nothing of it is lost
+            raise
 
     def _flush(self) -> None:
         if self._ended:

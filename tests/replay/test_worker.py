@@ -188,11 +188,11 @@ def test_a_fault_of_our_own_ends_the_worker_instead_of_going_on_without_it(
     def broken() -> None:
         raise ZeroDivisionError
 
-    def break_flushing(worker: Worker) -> None:
-        monkeypatch.setattr(worker, "_flush", broken)
+    def break_sweeping(worker: Worker) -> None:
+        monkeypatch.setattr(worker._pool, "sweep", broken)
 
     with FakeTarget(lambda _: chat_stream(1)) as fake, pytest.raises(ZeroDivisionError):
-        send(fake.url, [0.0, 30.0], on_worker=break_flushing)
+        send(fake.url, [0.0, 30.0], on_worker=break_sweeping)
 
 
 def test_a_stop_leaves_every_request_with_an_outcome() -> None:
