@@ -18,7 +18,6 @@ OVERALL = "overall"
 _NO_SUCCESS = "no request succeeded"
 _NO_STREAM = "no successful answer was a stream with the tokens that this needs"
 _NOT_SENT = "nothing was sent"
-_NO_STAGES = "the server tells no stages"
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,7 +125,7 @@ def _within(moments: Floats, spans: tuple[tuple[float, float], ...]) -> Mask:
 
 def _server_figures(seen: Observations) -> dict[str, Figure]:
     """Queue shares over sums, so that long requests weigh what they weigh; null without stages."""
-    known = ~np.isnan(seen.seconds("server_finished_us"))
+    known, untold = seen.has_stages, seen.why_no_stages
 
     def total(until: str, since: str | None = None) -> float:
         spans: Floats = seen.seconds(f"server_{until}_us")[known]
@@ -146,11 +145,11 @@ def _server_figures(seen: Observations) -> dict[str, Figure]:
     told = ~np.isnan(batches)
     batches, waits = batches[told], waits[told]
     return {
-        "queue_share": share(preprocess + inference, whole, _NO_STAGES),
-        "preprocess_queue_share": share(preprocess, whole, _NO_STAGES),
-        "inference_queue_share": share(inference, whole, _NO_STAGES),
-        "release_share": share(total("finished", "last_token"), whole, _NO_STAGES),
-        "outside_share": share(float(np.nansum(outside)), float(np.nansum(service)), _NO_STAGES),
-        "mean_batch": float(batches.mean()) if batches.size else Missing(_NO_STAGES),
+        "queue_share": share(preprocess + inference, whole, untold),
+        "preprocess_queue_share": share(preprocess, whole, untold),
+        "inference_queue_share": share(inference, whole, untold),
+        "release_share": share(total("finished", "last_token"), whole, untold),
+        "outside_share": share(float(np.nansum(outside)), float(np.nansum(service)), untold),
+        "mean_batch": float(batches.mean()) if batches.size else Missing(untold),
         "queued_mean_batch": share(float((batches * waits).sum()), float(waits.sum()), "no request waited"),
     }

@@ -10,7 +10,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from loadgen.replay.request_record import OWN_FAULTS, UNDECIDED, Outcome
+from loadgen.replay.request_record import OWN_FAULTS, SERVER_STAGES, UNDECIDED, Outcome
 from loadgen.report.figures import Floats
 
 Mask = npt.NDArray[np.bool_]
@@ -64,6 +64,22 @@ class Observations:
     @cached_property
     def is_sent(self) -> Mask:
         return np.asarray(self.outcome != Outcome.NOT_SENT.value, dtype=bool)
+
+    @cached_property
+    def has_stages(self) -> Mask:
+        """Whether the server told every stage of a request: of some only, no sum over them is known."""
+        told = np.ones(self.records.num_rows, dtype=bool)
+        for stage in SERVER_STAGES:
+            told &= ~np.isnan(self.seconds(f"server_{stage}_us"))
+        return told
+
+    @cached_property
+    def why_no_stages(self) -> str:
+        """The reason, where no request of these has all stages."""
+        columns = (self.records.column(f"server_{stage}_us") for stage in SERVER_STAGES)
+        if any(column.null_count < len(column) for column in columns):
+            return "the server tells only some of its stages"
+        return "the server tells no stages"
 
     @cached_property
     def planned_s(self) -> Floats:

@@ -18,7 +18,10 @@ _NUM_EXAMPLES = 3
 
 @dataclass(frozen=True, slots=True)
 class OutcomeCount:
-    """One outcome. duration: from the send to the end, in s, of those that were sent; examples: error texts."""
+    """One outcome. duration: from the send to the end, in s; examples: error texts.
+
+    What failed to connect was never sent: it is timed from the attempt.
+    """
 
     name: str
     count: int
@@ -44,7 +47,9 @@ class Tokens:
 
 def outcome_counts(seen: Observations, planned: int) -> list[OutcomeCount]:
     """Every outcome that occurred, ok first; a killed run's requests without a record are `unrecorded`."""
-    durations = seen.seconds("end_ns") - seen.sent_s
+    sent_s = seen.sent_s
+    begun_s = np.where(np.isnan(sent_s), seen.seconds("dispatched_ns"), sent_s)
+    durations = seen.seconds("end_ns") - begun_s
     errors = np.asarray(seen.records.column("error").to_pylist(), dtype=object)
     counts: list[OutcomeCount] = []
     for outcome in Outcome:

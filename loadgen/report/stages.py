@@ -39,9 +39,9 @@ class Stages:
 
 def stages(seen: Observations) -> Stages | Missing:
     """The breakdown, or why there is none."""
-    known = seen.is_ok & ~np.isnan(seen.seconds("server_finished_us"))
+    known = seen.is_ok & seen.has_stages
     if not known.any():
-        return Missing("the server tells no stages")
+        return Missing(seen.why_no_stages)
     latency = seen.per_request["latency"][known]
     parts: list[tuple[str, Floats]] = [("wait in the generator", seen.per_request["lateness"][known])]
     for name, until, since in _SERVER_PARTS:

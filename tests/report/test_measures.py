@@ -65,6 +65,15 @@ def test_failures_never_enter_latency(outcome: str, seconds: float) -> None:
     assert duration.mean == pytest.approx(seconds)
 
 
+@pytest.mark.parametrize("outcome", ["refused", "timeout_connect"])
+def test_a_failure_to_connect_is_timed_from_its_attempt(outcome: str) -> None:
+    # F25: 34 refused after 0.5 ms; nothing was sent, so there is no send to count from.
+    rows = [failed(0.1 * k, outcome, end_s=0.1 * k + 0.0005) | {"sent_ns": None} for k in range(34)]
+    (count,) = outcome_counts(Observations(records(rows)), 34)
+    assert isinstance(count.duration, Distribution)
+    assert (count.duration.count, round(count.duration.mean, 9)) == (34, 0.0005)
+
+
 def test_tokens_of_unfinished_answers_count_where_they_arrived() -> None:
     # F33: ten streams of a token each 0.1 s, none finished when the run ends at 10 s.
     rows = [

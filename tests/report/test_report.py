@@ -53,6 +53,27 @@ def test_a_report_of_next_to_nothing_is_strict_json(tmp_path: Path, rows: list[d
     assert "count" in latency or (latency["value"] is None and latency["reason"])
 
 
+@pytest.mark.parametrize("rows", [GOOD, [*GOOD[:99], failed(9.9, "stream_error", end_s=9.95)]])
+def test_a_server_that_tells_some_stages_only_has_no_breakdown(
+    tmp_path: Path, rows: list[dict[str, Any]]
+) -> None:
+    # F81: a sum over stages that are not known would be NaN.
+    built = report(tmp_path, [row | {"server_finished_us": 90_000} for row in rows])
+    document = strictly(built)
+    assert document["stages"] == {"value": None, "reason": "the server tells only some of its stages"}
+    queue_share = document["windows"][0]["metrics"]["queue_share"]
+    assert queue_share == {"value": None, "reason": "the server tells only some of its stages"}
+
+
+def test_requests_without_all_stages_are_left_out_of_the_breakdown(tmp_path: Path) -> None:
+    told = {f"server_{stage}_us": 10_000 * place for place, stage in enumerate(SERVER_STAGES)}
+    half = [row | (told if k % 2 else {"server_finished_us": 90_000}) for k, row in enumerate(GOOD)]
+    found = strictly(report(tmp_path, half))
+    assert found["stages"]["latency"]["count"] == 50
+    # Two waits of 10 ms (parsed to pre_start, enqueued to exec_start) in 80 ms.
+    assert found["windows"][0]["metrics"]["queue_share"]["value"] == pytest.approx(0.25)
+
+
 def test_a_window_of_no_length_is_no_division_by_zero(tmp_path: Path) -> None:
     # F81: a run that ended the moment it began.
     built = report(tmp_path, [failed(0, "not_sent")], run_end_ns=0)
