@@ -37,13 +37,18 @@ class Missing:
 Figure = Distribution | float | Missing
 
 
-def distribution(values: Floats, reason: str) -> Distribution | Missing:
-    """The distribution of the values that are not NaN; Missing with `reason` when there is none."""
-    known = values[~np.isnan(values)]
+def distribution(
+    values: Floats | npt.NDArray[np.int32], reason: str, *, divisor: float = 1.0
+) -> Distribution | Missing:
+    """The distribution of the values that are not NaN; Missing with `reason` when there is none.
+
+    divisor: of integers, how many make one of the unit.
+    """
+    known = values[~np.isnan(values)] if values.dtype.kind == "f" else values
     if known.size == 0:
         return Missing(reason)
-    ranks = [float(rank) for rank in nearest_rank(known, [0, 50, 90, 95, 99, 100]) if rank is not None]
-    return Distribution(int(known.size), float(known.mean()), *ranks)
+    ranks = [rank / divisor for rank in nearest_rank(known, [0, 50, 90, 95, 99, 100]) if rank is not None]
+    return Distribution(int(known.size), float(known.mean()) / divisor, *ranks)
 
 
 def share(part: float, whole: float, reason: str) -> float | Missing:

@@ -57,12 +57,19 @@ def measure(
     offered_s = seen.planned_s if planned_s is None else planned_s
     tokens = _tokens_in(seen, windows, end_s)
     measured = [_measure(seen, OVERALL, ((0.0, end_s),), offered_s, sum(tokens.values()))]
-    of_label = seen.by_window()
-    for label in dict.fromkeys(window.label for window in windows):
-        spans = tuple((w.start_ns / 1e9, min(w.end_ns / 1e9, end_s)) for w in windows if w.label == label)
-        spans = tuple((start, end) for start, end in spans if end > start)
-        those = of_label.get(label, Observations(seen.records.slice(0, 0)))
-        measured.append(_measure(those, label, spans, offered_s, tokens[label]))
+    spans_of: dict[str, list[tuple[float, float]]] = {window.label: [] for window in windows}
+    for window in windows:
+        start_s, until_s = window.start_ns / 1e9, min(window.end_ns / 1e9, end_s)
+        if until_s > start_s:
+            spans_of[window.label].append((start_s, until_s))
+    found = {
+        label: _measure(those, label, tuple(spans_of[label]), offered_s, tokens[label])
+        for label, those in seen.by_window()
+        if label in spans_of
+    }
+    nothing = Observations(seen.records.slice(0, 0))
+    for label, spans in spans_of.items():
+        measured.append(found.get(label) or _measure(nothing, label, tuple(spans), offered_s, tokens[label]))
     recovered = recoveries(seen, windows)
     measured[0].figures["recovery_s"] = longest(recovered)
     for measures in measured[1:]:
@@ -84,7 +91,7 @@ def _measure(
     for name, values in seen.per_request.items():
         missing = _NOT_SENT if "lateness" in name else reasons.get(name, _NO_STREAM)
         figures[name] = distribution(values, missing)
-    figures["chunk_gap"] = distribution(seen.chunk_gaps_s(), _NO_STREAM)
+    figures["chunk_gap"] = distribution(seen.chunk_gaps_us(), _NO_STREAM, divisor=1e6)
     latency, waits = seen.per_request["latency"], seen.per_request["lateness"]
     figures["client_wait"] = share(
         float(waits[~np.isnan(latency)].sum()), float(np.nansum(latency)), _NO_SUCCESS
@@ -106,13 +113,10 @@ def _measure(
 
 def _tokens_in(seen: Observations, windows: Sequence[Window], end_s: float) -> dict[str, float]:
     """Tokens by the label of the window they arrived in; those after end_s in none."""
-    moments, tokens = seen.token_arrivals
     edges = np.minimum([0.0, *(window.end_ns / 1e9 for window in windows)], end_s)
-    places = np.searchsorted(edges, moments, side="right")
-    sums = np.bincount(places, tokens, minlength=edges.size + 1)
     totals: dict[str, float] = {}
-    for place, window in enumerate(windows, start=1):
-        totals[window.label] = totals.get(window.label, 0.0) + float(sums[place])
+    for window, arrived in zip(windows, seen.tokens_between(edges), strict=True):
+        totals[window.label] = totals.get(window.label, 0.0) + float(arrived)
     return totals
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -14,6 +15,14 @@ from loadgen.replay.request_record import OWN_FAULTS, SERVER_STAGES, UNDECIDED, 
 from loadgen.report.figures import Floats
 
 Mask = npt.NDArray[np.bool_]
+
+# Records whose token events are laid out in memory at once; an answer may have thousands of them.
+_PART = 1 << 16
+# What the figures of one window are made of.
+_MEASURED = (
+    "planned_ns", "dispatched_ns", "sent_ns", "first_token_ns", "first_answer_token_ns", "last_token_ns", "outcome",
+    "output_tokens", "chunk_gap_us", *(f"server_{stage}_us" for stage in SERVER_STAGES), "server_mean_batch",
+)  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -37,17 +46,16 @@ class Observations:
     def outcome(self) -> npt.NDArray[np.object_]:
         return np.asarray(self.records.column("outcome").cast(pa.string()).to_pylist(), dtype=object)
 
-    def by_window(self) -> dict[str, Observations]:
-        """The records by the label of the window that they were planned in."""
+    def by_window(self) -> Iterator[tuple[str, Observations]]:
+        """Label and records of each window that any were planned in; one at a time, as each is a copy."""
         column = self.records.column("window").cast(pa.string()).combine_chunks()
         labels = column.dictionary_encode()
         codes = np.asarray(labels.indices.to_numpy(zero_copy_only=False))
         order = np.argsort(codes, kind="stable")
         bounds = np.searchsorted(codes[order], np.arange(len(labels.dictionary) + 1))
-        return {
-            label: Observations(self.records.take(pa.array(order[bounds[code] : bounds[code + 1]])))
-            for code, label in enumerate(labels.dictionary.to_pylist())
-        }
+        measured = self.records.select(_MEASURED)
+        for code, label in enumerate(labels.dictionary.to_pylist()):
+            yield label, Observations(measured.take(pa.array(order[bounds[code] : bounds[code + 1]])))
 
     @cached_property
     def is_ok(self) -> Mask:
@@ -111,12 +119,20 @@ class Observations:
         ok = {name: np.where(self.is_ok, values, np.nan) for name, values in of_ok.items()}
         return {**ok, **{name: np.where(self.is_sent, values, np.nan) for name, values in of_sent.items()}}
 
-    def chunk_gaps_s(self) -> Floats:
-        """All gaps between token events of the answers that succeeded."""
+    def chunk_gaps_us(self) -> npt.NDArray[np.int32]:
+        """All gaps between token events of the answers that succeeded; as stored, since they may be many."""
         gaps = self.records.column("chunk_gap_us").filter(pa.array(self.is_ok))
-        return np.asarray(pc.list_flatten(gaps).to_numpy(), dtype=np.float64) / 1e6
+        return np.asarray(pc.list_flatten(gaps).to_numpy(), dtype=np.int32)
 
-    @cached_property
+    def tokens_between(self, edges_s: Floats) -> Floats:
+        """Tokens that arrived from each edge until the next: float64 (num_edges - 1,). edges_s: ascending."""
+        sums = np.zeros(edges_s.size + 1)
+        for start in range(0, self.records.num_rows, _PART):
+            moments, tokens = Observations(self.records.slice(start, _PART)).token_arrivals()
+            places = np.searchsorted(edges_s, moments, side="right")
+            sums += np.bincount(places, tokens, minlength=sums.size)
+        return np.asarray(sums[1:-1], dtype=np.float64)
+
     def token_arrivals(self) -> tuple[Floats, Floats]:
         """(moments in s from the run's start, tokens that arrived then) over all requests, in no order.
 

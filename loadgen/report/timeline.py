@@ -58,14 +58,13 @@ def timeline(
     count = int(np.ceil(end_s / bin_s))
     edges = np.arange(count + 1, dtype=np.float64) * np.float64(bin_s)
     sent, end = seen.sent_s, seen.seconds("end_ns")
-    moments, tokens = seen.token_arrivals
     failed = seen.is_decided & ~seen.is_ok
     series: dict[str, Series] = {
         "offered": _rates(seen.planned_s if planned_s is None else planned_s, edges),
         "sent": _rates(sent, edges),
         "served": _rates(end[seen.is_ok], edges),
         "failed": _rates(end[failed], edges),
-        "tokens": _rates(moments, edges, tokens),
+        "tokens": [float(arrived / bin_s) for arrived in seen.tokens_between(edges)],
         "in_flight": _in_flight(sent, end, edges),
     }
     places = np.clip((seen.planned_s / bin_s).astype(np.int64), 0, count - 1)
@@ -80,9 +79,8 @@ def timeline(
     return Timeline(bin_s, tuple(_label(windows, edges[i], edges[i + 1]) for i in range(count)), series)
 
 
-def _rates(moments: Floats, edges: Floats, weights: Floats | None = None) -> Series:
-    known = ~np.isnan(moments)
-    counts, _ = np.histogram(moments[known], edges, weights=None if weights is None else weights[known])
+def _rates(moments: Floats, edges: Floats) -> Series:
+    counts, _ = np.histogram(moments[~np.isnan(moments)], edges)
     return [float(value) for value in counts / (edges[1] - edges[0])]
 
 

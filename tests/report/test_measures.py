@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from loadgen.plan.schedule import Window
 from loadgen.replay.request_record import Outcome
+from loadgen.report import observations
 from loadgen.report.figures import Distribution, Missing
 from loadgen.report.observations import Observations
 from loadgen.report.outcomes import outcome_counts, token_counts
@@ -275,10 +276,21 @@ def test_every_planned_request_is_counted_once(drawn: list[tuple[float, str, flo
             assert not any(math.isnan(value) for value in (figure.mean, figure.min, figure.max))
 
 
+@pytest.mark.parametrize("part", [1, 3, 64])
+def test_tokens_are_counted_the_same_in_parts_of_any_size(monkeypatch: pytest.MonkeyPatch, part: int) -> None:
+    monkeypatch.setattr(observations, "_PART", part)
+    rows = [ok(k / 2, first_s=k / 2 + 0.1, last_s=k / 2 + 1.1, tokens=5) for k in range(10)]
+    rows += [failed(k / 2 + 0.1, "rejected", end_s=k / 2 + 0.2) for k in range(5)]
+    # Tokens at 0.1, 0.35, 0.6, 0.85 and 1.1 s after each planned moment: the last answer's at 4.6 to 5.6 s.
+    arrived = Observations(records(rows)).tokens_between(np.array([0.0, 0.5, 1.0, 5.0, 5.5]))
+    assert arrived.tolist() == [2.0, 4.0, 40.0, 3.0]
+    assert measured(rows, length_s=10.0)["overall"].value("output_token_rate") == pytest.approx(5.0)
+
+
 @given(st.lists(st.tuples(st.floats(0, 5), st.integers(1, 6)), min_size=1, max_size=20))
 def test_every_token_event_arrives_exactly_once(drawn: list[tuple[float, int]]) -> None:
     rows = [ok(at, first_s=at, last_s=at + 0.5, tokens=count) for at, count in drawn]
-    moments, tokens = Observations(records(rows)).token_arrivals
+    moments, tokens = Observations(records(rows)).token_arrivals()
     assert len(moments) == sum(count for _, count in drawn)
     assert tokens.sum() == pytest.approx(sum(count for _, count in drawn))
     assert np.nanmax(moments) == pytest.approx(
