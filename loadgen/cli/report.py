@@ -11,8 +11,9 @@ import typer
 
 from loadgen.cli import console
 from loadgen.durations import parse_duration_s
-from loadgen.errors import ExitCode, RunError
+from loadgen.errors import ExitCode, RunError, UsageError
 from loadgen.replay.run_folder import RunFolder
+from loadgen.report.goodput import Bound, parse_goodput
 from loadgen.report.limit import Limit, error_rate_limit, parse_limit
 from loadgen.report.report import build_report, write_report
 from loadgen.report.terminal import render
@@ -42,6 +43,15 @@ MaxLateness = Annotated[
         help="Run is invalid above this p99 of our own lateness, or 2% of the median TTFT if more. Default: 2ms.",
     ),
 ]
+Goodput = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--goodput",
+        metavar="BOUNDS",
+        rich_help_panel=_PANEL,
+        help="What a good request is, such as 'ttft:800ms latency:3s'; the share of them is a figure.",
+    ),
+]
 
 
 def report(
@@ -49,6 +59,7 @@ def report(
     slo: Slo = None,
     max_error_rate: MaxErrorRate = None,
     max_lateness: MaxLateness = None,
+    goodput: Goodput = None,
     as_json: Annotated[
         bool, typer.Option("--json", help="Print the report as JSON on standard output.")
     ] = False,
@@ -59,34 +70,47 @@ def report(
     generator was the limit; 5: nothing succeeded.
     """
     folder = RunFolder.open(run)
-    criteria = criteria_from(slo=slo, max_error_rate=max_error_rate, max_lateness=max_lateness)
+    criteria = criteria_from(
+        slo=slo, max_error_rate=max_error_rate, max_lateness=max_lateness, goodput=goodput
+    )
     raise typer.Exit(show_report(folder, criteria, as_json=as_json))
 
 
 @dataclass(frozen=True, slots=True)
 class Criteria:
-    """What a run is held to: limits on the target, thresholds on ourselves."""
+    """What a run is held to: limits on the target, thresholds on ourselves, bounds of a good request."""
 
     limits: tuple[Limit, ...]
     thresholds: Thresholds
+    bounds: tuple[Bound, ...] = ()
 
 
 def criteria_from(
-    *, slo: Sequence[str] | None, max_error_rate: str | None, max_lateness: str | None
+    *,
+    slo: Sequence[str] | None,
+    max_error_rate: str | None,
+    max_lateness: str | None,
+    goodput: Sequence[str] | None = None,
 ) -> Criteria:
     """The Criteria of these options. Raises UsageError naming the one that cannot be read."""
     limits = [parse_limit(text) for text in slo or ()]
     if max_error_rate is not None:
         limits.append(error_rate_limit(max_error_rate))
+    bounds = parse_goodput(goodput or ())
+    if not bounds and (unclear := [limit.text for limit in limits if limit.metric == "goodput"]):
+        raise UsageError(
+            f"--slo {unclear[0]!r}: nothing says what a good request is",
+            hint="loadgen report RUN --goodput 'ttft:800ms latency:3s'",
+        )
     if max_lateness is None:
-        return Criteria(tuple(limits), Thresholds())
+        return Criteria(tuple(limits), Thresholds(), bounds)
     max_lateness_s = parse_duration_s(max_lateness, option="--max-lateness")
-    return Criteria(tuple(limits), Thresholds(max_lateness_s=max_lateness_s))
+    return Criteria(tuple(limits), Thresholds(max_lateness_s=max_lateness_s), bounds)
 
 
 def show_report(folder: RunFolder, criteria: Criteria, *, as_json: bool) -> ExitCode:
     """Build, keep and print the report of `folder`; returns what the verb's exit status should be."""
-    built = build_report(folder, criteria.thresholds, criteria.limits)
+    built = build_report(folder, criteria.thresholds, criteria.limits, criteria.bounds)
     try:
         write_report(built, folder)
     except RunError as error:

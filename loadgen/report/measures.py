@@ -10,6 +10,7 @@ import numpy as np
 from loadgen.plan.schedule import Window
 from loadgen.replay.request_record import Outcome
 from loadgen.report.figures import Distribution, Figure, Floats, Missing, distribution, share
+from loadgen.report.goodput import Bound, is_good
 from loadgen.report.observations import Mask, Observations
 from loadgen.report.recovery import longest, recoveries
 
@@ -46,30 +47,37 @@ class Measures:
 
 
 def measure(
-    seen: Observations, windows: Sequence[Window], run_end_s: float, planned_s: Floats | None = None
+    seen: Observations,
+    windows: Sequence[Window],
+    run_end_s: float,
+    planned_s: Floats | None = None,
+    bounds: Sequence[Bound] = (),
 ) -> list[Measures]:
     """Overall first, then each window label in order of its first appearance.
 
     The overall rates are over the planned run, which ends with its last window, or where it was cut short.
-    planned_s: all planned moments, where a killed run has fewer records.
+    planned_s: all planned moments, where a killed run has fewer records. bounds: of goodput, which has no value
+    without.
     """
     end_s = min(windows[-1].end_ns / 1e9, run_end_s)
     offered_s = seen.planned_s if planned_s is None else planned_s
     tokens = _tokens_in(seen, windows, end_s)
-    measured = [_measure(seen, OVERALL, ((0.0, end_s),), offered_s, sum(tokens.values()))]
+    measured = [_measure(seen, OVERALL, ((0.0, end_s),), offered_s, sum(tokens.values()), bounds)]
     spans_of: dict[str, list[tuple[float, float]]] = {window.label: [] for window in windows}
     for window in windows:
         start_s, until_s = window.start_ns / 1e9, min(window.end_ns / 1e9, end_s)
         if until_s > start_s:
             spans_of[window.label].append((start_s, until_s))
     found = {
-        label: _measure(those, label, tuple(spans_of[label]), offered_s, tokens[label])
+        label: _measure(those, label, tuple(spans_of[label]), offered_s, tokens[label], bounds)
         for label, those in seen.by_window()
         if label in spans_of
     }
     nothing = Observations(seen.records.slice(0, 0))
     for label, spans in spans_of.items():
-        measured.append(found.get(label) or _measure(nothing, label, tuple(spans), offered_s, tokens[label]))
+        if label not in found:
+            found[label] = _measure(nothing, label, tuple(spans), offered_s, tokens[label], bounds)
+        measured.append(found[label])
     recovered = recoveries(seen, windows)
     measured[0].figures["recovery_s"] = longest(recovered)
     for measures in measured[1:]:
@@ -84,6 +92,7 @@ def _measure(
     spans: tuple[tuple[float, float], ...],
     offered_s: Floats,
     arrived_tokens: float,
+    bounds: Sequence[Bound],
 ) -> Measures:
     """seen: what was planned in it. offered_s, arrived_tokens: of all requests; tokens within its spans."""
     figures: dict[str, Figure] = {}
@@ -105,6 +114,12 @@ def _measure(
     figures["output_token_rate"] = share(arrived_tokens, duration_s, empty)
     decided, undecided = float(seen.is_decided.sum()), "no request was decided by the target"
     figures["error_rate"] = share(float((seen.is_decided & ~seen.is_ok).sum()), decided, undecided)
+    reached = _within(seen.planned_s, spans)
+    figures["goodput"] = (
+        share(float((is_good(seen, bounds) & reached).sum()), float(reached.sum()), "no request was planned")
+        if bounds
+        else Missing("no --goodput says what is good")
+    )
     rejected = float((seen.outcome == Outcome.REJECTED.value).sum())
     figures["rejected_share"] = share(rejected, decided, undecided)
     figures |= _server_figures(seen)

@@ -97,6 +97,15 @@ METRICS: tuple[Metric, ...] = (
         False,
         "failures of the target, rejections among them, of those decided",
     ),
+    Metric(
+        "goodput",
+        "share",
+        "higher",
+        1,
+        False,
+        "requests that succeeded within every bound of --goodput, over those planned; failures and the "
+        "unfinished miss",
+    ),
     Metric("rejected_share", "share", "lower", 1, False, "answers 429 or 503 of those decided"),
     Metric("queue_share", "share", "lower", 1, False, "server time in the two queues over server total time"),
     Metric(

@@ -18,6 +18,7 @@ from loadgen.replay.request_record import Outcome
 from loadgen.replay.run_folder import RunFolder, RunStatus
 from loadgen.report.diagnosis import Verdict, diagnose
 from loadgen.report.figures import Distribution, Missing, as_json
+from loadgen.report.goodput import Bound
 from loadgen.report.injected import Injected, injected_windows
 from loadgen.report.limit import Limit, LimitVerdict, judge_limits
 from loadgen.report.measures import Measures, measure
@@ -44,6 +45,7 @@ class Report:
     """facts: run.json, with the status as it turned out. measured: overall first, then each window.
 
     planned: requests in the schedule. stages, receipt: from the server's own stamps, or why there are none.
+    bounds: of goodput; none where it was not asked for.
     """
 
     facts: dict[str, Any]
@@ -57,6 +59,7 @@ class Report:
     validity: Validity
     diagnosis: tuple[Verdict, ...]
     limits: tuple[LimitVerdict, ...]
+    bounds: tuple[Bound, ...]
     warnings: tuple[str, ...]
 
     @property
@@ -146,11 +149,14 @@ class Report:
                 {"limit": v.limit.text, "window": v.window, "value": v.value, "kept": v.kept}
                 for v in self.limits
             ],
+            "goodput_bounds_s": {bound.metric: bound.bound_s for bound in self.bounds},
             "warnings": list(self.warnings),
         }
 
 
-def build_report(folder: RunFolder, thresholds: Thresholds, limits: Sequence[Limit] = ()) -> Report:
+def build_report(
+    folder: RunFolder, thresholds: Thresholds, limits: Sequence[Limit] = (), bounds: Sequence[Bound] = ()
+) -> Report:
     """Read a run folder and measure it. Raises RunError or ScheduleError where it cannot be read."""
     facts = folder.read_facts()
     if "status" not in facts:
@@ -166,7 +172,7 @@ def build_report(folder: RunFolder, thresholds: Thresholds, limits: Sequence[Lim
     seen = Observations(folder.read_requests().combine_chunks())
     run_end_s = _run_end_s(facts, seen)
     planned_s = schedule.planned_ns / 1e9
-    measured = measure(seen, schedule.windows, run_end_s, planned_s)
+    measured = measure(seen, schedule.windows, run_end_s, planned_s, bounds)
     outcomes = outcome_counts(seen, schedule.num_requests)
     verdicts = judge_limits(limits, measured)
     validity = judge(measured[0].figures, {o.name: o.count for o in outcomes}, facts, thresholds)
@@ -183,6 +189,7 @@ def build_report(folder: RunFolder, thresholds: Thresholds, limits: Sequence[Lim
         validity=validity,
         diagnosis=tuple(diagnose(measured, validity, (facts.get("target") or {}).get("facts"), verdicts)),
         limits=tuple(verdicts),
+        bounds=tuple(bounds),
         warnings=(
             *(facts.get("warnings") or ()),
             *_warnings(tokens, schedule.num_requests - seen.records.num_rows),

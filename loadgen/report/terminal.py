@@ -24,7 +24,9 @@ _ROWS: tuple[tuple[str, tuple[str, ...]], ...] = (
     ("tpot", ("p50", "p99")),
     ("lateness", ("p99",)),
 )
-_VALUES = ("offered_rate", "served_rate", "output_token_rate", "error_rate", "rejected_share", "queue_share")
+_VALUES = (
+    "offered_rate", "served_rate", "goodput", "output_token_rate", "error_rate", "rejected_share", "queue_share",
+)  # fmt: skip
 _VALUES_LAST = ("client_wait", "release_share", "mean_batch", "recovery_s")
 _KEPT = {True: "kept", False: "BROKEN", None: "no value"}
 _TIME_CHARS = 48
@@ -37,7 +39,7 @@ def render(report: Report, console: Console) -> None:
     """Print `report`; only ASCII where the console's encoding has no more."""
     narrow = not console.encoding.lower().startswith("utf")
     _headline(report, console)
-    _metrics(report.measured, console)
+    _metrics(report, console)
     _time_line(report, console, _ASCII_BARS if narrow else _BARS)
     _outcomes(report, console)
     if isinstance(report.stages, Stages):
@@ -74,9 +76,9 @@ def _headline(report: Report, console: Console) -> None:
     console.print()
 
 
-def _metrics(measured: Sequence[Measures], console: Console) -> None:
+def _metrics(report: Report, console: Console) -> None:
     """One column a window; further injections, when there are many, are in report.json."""
-    occupied = [measures for measures in measured if measures.requests or measures.label == "overall"]
+    occupied = [one for one in report.measured if one.requests or one.label == "overall"]
     shown = _shown(occupied)
     left_out = len(occupied) - len(shown)
     table = Table(box=None, padding=(0, 2, 0, 0), header_style="bold")
@@ -85,7 +87,7 @@ def _metrics(measured: Sequence[Measures], console: Console) -> None:
         table.add_column(measures.label, justify="right")
     table.add_row("requests", *(str(measures.requests) for measures in shown))
     table.add_row("seconds", *(f"{measures.duration_s:.1f}" for measures in shown))
-    for name in _VALUES:
+    for name in _VALUES if report.bounds else (name for name in _VALUES if name != "goodput"):
         table.add_row(_named(name), *(_value(measures, name) for measures in shown))
     for name, statistics in _ROWS:
         for statistic in statistics:
@@ -101,6 +103,11 @@ def _metrics(measured: Sequence[Measures], console: Console) -> None:
         Text("latency and ttft from the planned send, of successes; percentiles by nearest rank"),
         style="dim",
     )
+    if report.bounds:
+        bounds = ", ".join(
+            f"{bound.metric} within {format_duration(bound.bound_s)}" for bound in report.bounds
+        )
+        console.print(Text(f"goodput: {bounds}"), style="dim")
     console.print()
 
 
