@@ -63,3 +63,10 @@ def as_json(figure: Figure) -> Any:
     if isinstance(figure, Distribution):
         return asdict(figure)
     return {"value": figure}
+
+
+def from_json(value: dict[str, Any]) -> Figure:
+    """The figure that as_json made this of. Raises KeyError or TypeError for anything else."""
+    if "count" in value:
+        return Distribution(**value)
+    return Missing(value["reason"]) if value["value"] is None else float(value["value"])

@@ -27,32 +27,39 @@ class ServerMetrics:
     """Asks `base_url`/metrics each `every_s`. A dead endpoint is a warning, never a failure of the run.
 
     The moment of a sample is that of its answer; on a slow server it lies up to the answer's time late.
+    transport: what carries the questions, in place of the network.
     """
 
     def __init__(
-        self, base_url: str, headers: tuple[tuple[str, str], ...] = (), every_s: float = 0.5
+        self,
+        base_url: str,
+        headers: tuple[tuple[str, str], ...] = (),
+        every_s: float = 0.5,
+        transport: httpx.AsyncBaseTransport | None = None,
     ) -> None:
         self._url = f"{base_url}/metrics"
         self._headers = dict(headers)
         self._every_s = every_s
+        self._transport = transport
         self._moments_ns: list[int] = []
         self._names: list[str] = []
         self._values: list[float] = []
         self._failures = 0
-        self._asked = 0
+        self._answered = 0
         self._last_failure = ""
 
     async def sample_forever(self, clock: RunClock) -> None:
         """Sample until cancelled; gives up for good where there are no metrics at all."""
-        async with httpx.AsyncClient(headers=self._headers, timeout=_TIMEOUT_S, trust_env=False) as client:
+        async with httpx.AsyncClient(
+            headers=self._headers, timeout=_TIMEOUT_S, trust_env=False, transport=self._transport
+        ) as client:
             while True:
                 await self._sample(client, clock)
-                if self._failures == self._asked and self._failures >= 3:
+                if not self._answered and self._failures >= 3:
                     return
                 await asyncio.sleep(self._every_s)
 
     async def _sample(self, client: httpx.AsyncClient, clock: RunClock) -> None:
-        self._asked += 1
         try:
             answer = await client.get(self._url)
             answer.raise_for_status()
@@ -61,6 +68,7 @@ class ServerMetrics:
             self._failures += 1
             self._last_failure = _words(exc)
             return
+        self._answered += 1
         moment_ns = clock.now_ns()
         for sample in samples:
             if sample.name.startswith(_PREFIXES):
@@ -82,10 +90,19 @@ class ServerMetrics:
 
     @property
     def warnings(self) -> list[str]:
-        if not self._failures:
-            return []
-        answered = self._asked - self._failures
-        return [f"the target's /metrics answered {answered} of {self._asked} times: {self._last_failure}"]
+        """What the answers lacked; a question that the end of the run cut off counts as neither."""
+        found: list[str] = []
+        if self._failures:
+            asked = self._answered + self._failures
+            found.append(
+                f"the target's /metrics answered {self._answered} of {asked} times: {self._last_failure}"
+            )
+        if self._answered and not self._names:
+            found.append(
+                f"the target's /metrics has no series that is known here ({', '.join(_PREFIXES)}): its queue and "
+                "batches are not on the time line"
+            )
+        return found
 
 
 def _words(exc: Exception) -> str:
