@@ -102,9 +102,8 @@ def _measure(
         figures[name] = distribution(values, missing)
     figures["chunk_gap"] = distribution(seen.chunk_gaps_us(), _NO_STREAM, divisor=1e6)
     latency, waits = seen.per_request["latency"], seen.per_request["lateness"]
-    figures["client_wait"] = share(
-        float(waits[~np.isnan(latency)].sum()), float(np.nansum(latency)), _NO_SUCCESS
-    )
+    both = ~np.isnan(latency) & ~np.isnan(waits)
+    figures["client_wait"] = share(float(waits[both].sum()), float(latency[both].sum()), _NO_SUCCESS)
     duration_s = sum(end_s - start_s for start_s, end_s in spans)
     empty = "the window has no length"
     # What a run that was cut short never came to was not offered.

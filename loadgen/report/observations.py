@@ -139,8 +139,7 @@ class Observations:
         An event stands for its answer's output tokens over its events; an answer that came whole brings all of
         its tokens with its last byte.
         """
-        first, chunks = self.seconds("first_token_ns"), self.numbers("num_chunks")
-        tokens = self.numbers("output_tokens")
+        first, tokens = self.seconds("first_token_ns"), self.numbers("output_tokens")
         streamed = ~np.isnan(first)
         gaps = self.records.column("chunk_gap_us").filter(pa.array(streamed))
         counts = np.asarray(pc.fill_null(pc.list_value_length(gaps), 0).to_numpy(), dtype=np.int64)
@@ -149,7 +148,7 @@ class Observations:
         running = np.concatenate([[0.0], np.cumsum(flat)])
         begins = np.cumsum(counts) - counts
         later = np.repeat(first[streamed] - running[begins], counts) + running[1:]
-        weights = np.where(np.isnan(tokens), 1.0, tokens / np.maximum(chunks, 1))[streamed]
+        weights = np.where(np.isnan(tokens[streamed]), 1.0, tokens[streamed] / (counts + 1))
         whole = self.is_ok & ~streamed & ~np.isnan(tokens)
         moments = np.concatenate([first[streamed], later, self.seconds("last_token_ns")[whole]])
         return moments, np.concatenate([weights, np.repeat(weights, counts), tokens[whole]])

@@ -24,7 +24,7 @@ from loadgen.report.limit import Limit, LimitVerdict, judge_limits
 from loadgen.report.measures import Measures, measure
 from loadgen.report.metric import METRICS
 from loadgen.report.observations import Observations
-from loadgen.report.outcomes import OutcomeCount, Tokens, outcome_counts, token_counts
+from loadgen.report.outcomes import UNRECORDED, OutcomeCount, Tokens, outcome_counts, token_counts
 from loadgen.report.stages import Stages, receipt_lateness, stages
 from loadgen.report.timeline import Timeline, timeline
 from loadgen.report.validity import Thresholds, Validity, judge
@@ -73,7 +73,11 @@ class Report:
 
     @property
     def num_ok(self) -> int:
-        return sum(outcome.count for outcome in self.outcomes if outcome.name == Outcome.OK)
+        return self.count(Outcome.OK)
+
+    def count(self, name: str) -> int:
+        """Requests that ended as `name`: an Outcome, or UNRECORDED."""
+        return sum(outcome.count for outcome in self.outcomes if outcome.name == name)
 
     @property
     def exit_code(self) -> ExitCode:
@@ -106,7 +110,12 @@ class Report:
             },
             "valid": self.validity.is_valid,
             "validity": asdict(self.validity),
-            "requests": {"planned": self.planned},
+            "requests": {
+                "planned": self.planned,
+                "sent": self.planned - self.count(Outcome.NOT_SENT) - self.count(UNRECORDED),
+                "not_sent": self.count(Outcome.NOT_SENT),
+                "unrecorded": self.count(UNRECORDED),
+            },
             "outcomes": {
                 o.name: {
                     "count": o.count,

@@ -39,7 +39,7 @@ class Stages:
 
 def stages(seen: Observations) -> Stages | Missing:
     """The breakdown, or why there is none."""
-    known = seen.is_ok & seen.has_stages
+    known = seen.has_stages & ~np.isnan(seen.per_request["service_latency"])
     if not known.any():
         return Missing(seen.why_no_stages)
     latency = seen.per_request["latency"][known]

@@ -169,7 +169,7 @@ def _time_line(report: Report, console: Console, bars: str) -> None:
         highest = max(known)
         steps = len(bars) - 1
         marks = "".join(
-            bars[0] if value is None else bars[min(steps, -int(-value * steps // highest))]
+            bars[0] if value is None else bars[max(0, min(steps, -int(-value * steps // highest)))]
             for value in values
         )
         top = format_duration(highest) if unit == "s" else f"{highest:.4g}{unit}"
