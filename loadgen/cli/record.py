@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+from contextlib import closing
 from pathlib import Path
 from typing import Annotated
 
@@ -10,18 +12,21 @@ from rich.text import Text
 
 from loadgen.cli import console
 from loadgen.cli.progress import ByteProgress
-from loadgen.cli.trace import default_output, describe, one_line, refuse_to_overwrite
-from loadgen.durations import format_duration
+from loadgen.cli.trace import default_output, describe, refuse_to_overwrite
+from loadgen.durations import format_duration, parse_duration_s
 from loadgen.errors import UsageError
 from loadgen.record.fidelity import Fidelity
 from loadgen.record.formats.catalog import FORMATS
 from loadgen.record.recorder import record_logs
+from loadgen.record.selection import Selection
 from loadgen.record.settings import RecordSettings
 from loadgen.record.wrappers.catalog import WRAPPERS
-from loadgen.trace.parquet import write_trace
+from loadgen.record.zone import parse_moment_ns
+from loadgen.trace.parquet import read_trace
 from loadgen.trace.source_stream import STDIN
 
 _FIELDS = "Fields (jsonl, csv, logfmt, parquet)"
+_SELECTION = "Selection"
 
 
 def _field(option: str, text: str) -> typer.models.OptionInfo:
@@ -46,7 +51,10 @@ def record(
     ] = "auto",
     path: Annotated[
         list[str] | None,
-        typer.Option(help="Keep requests whose path begins so; repeatable. Default: every POST."),
+        typer.Option(
+            help="Keep requests whose path begins so; repeatable. Default: every POST.",
+            rich_help_panel=_SELECTION,
+        ),
     ] = None,
     log_format: Annotated[
         str | None,
@@ -100,9 +108,38 @@ def record(
         str | None, _field("--session-field", "Field of the session; only a number is kept.")
     ] = None,
     since: Annotated[
-        str | None, typer.Option(help="Keep arrivals from here on: 2026-10-25T09:00:00Z.")
+        str | None,
+        typer.Option(help="Keep arrivals from here on: 2026-10-25T09:00:00Z.", rich_help_panel=_SELECTION),
     ] = None,
-    until: Annotated[str | None, typer.Option(help="Keep arrivals before this moment.")] = None,
+    until: Annotated[
+        str | None, typer.Option(help="Keep arrivals before this moment.", rich_help_panel=_SELECTION)
+    ] = None,
+    status: Annotated[
+        list[str] | None,
+        typer.Option(help="Keep this status: 429, or 2xx; repeatable.", rich_help_panel=_SELECTION),
+    ] = None,
+    model: Annotated[
+        list[str] | None,
+        typer.Option(
+            help="Keep this model; * and ? stand for any text; repeatable.", rich_help_panel=_SELECTION
+        ),
+    ] = None,
+    busiest: Annotated[
+        str | None,
+        typer.Option(
+            help="Keep the stretch of this width with the most arrivals: 5m.", rich_help_panel=_SELECTION
+        ),
+    ] = None,
+    sample_sessions: Annotated[
+        float | None,
+        typer.Option(
+            help="Keep this share of the sessions, each whole, the same ones every time: 0.1.",
+            rich_help_panel=_SELECTION,
+        ),
+    ] = None,
+    workers: Annotated[
+        int | None, typer.Option(help="Processes that read lines. Default: one a core.", min=1)
+    ] = None,
     accept_completion_times: Annotated[
         bool,
         typer.Option(
@@ -139,6 +176,14 @@ def record(
         "output_chars": output_chars,
         "output_bytes": output_bytes,
     }
+    selection = Selection(
+        since_ns=None if since is None else parse_moment_ns(since, zone, option="--since"),
+        until_ns=None if until is None else parse_moment_ns(until, zone, option="--until"),
+        statuses=tuple(status or ()),
+        models=tuple(model or ()),
+        session_share=sample_sessions,
+        busiest_ns=None if busiest is None else round(parse_duration_s(busiest, option="--busiest") * 1e9),
+    )
     settings = RecordSettings(
         path_prefixes=tuple(path or ()),
         time_field=time_field,
@@ -161,17 +206,32 @@ def record(
     target = output or default_output(logs[0], ".parquet")
     for log in logs:
         refuse_to_overwrite(target, log, force=force)
-    with ByteProgress("reading", _total_bytes(logs)) as progress:
-        recording = record_logs(
-            logs, format_name, settings, since=since, until=until, on_bytes=progress.advance
+    with ByteProgress("reading", _total_bytes(logs)) as progress, closing(
+        record_logs(
+            logs,
+            format_name,
+            settings,
+            selection,
+            num_workers=workers or os.cpu_count() or 1,
+            on_bytes=progress.advance,
         )
-    write_trace(recording.trace, target)
-    _show(recording.fidelity, show_lines=show_lines)
-    console.note(f"{target}: {one_line(recording.trace)}")
+    ) as recording:
+        fidelity = recording.write(target)
+    _show(fidelity, show_lines=show_lines)
+    console.note(f"{target}: {_one_line(fidelity)}")
     if as_json:
-        document = describe(recording.trace, target)
-        document["fidelity"] = recording.fidelity.as_document(show_lines=show_lines)
+        document = describe(read_trace(target), target)
+        document["fidelity"] = fidelity.as_document(show_lines=show_lines)
         console.print_json(document)
+
+
+def _one_line(fidelity: Fidelity) -> str:
+    """Requests, span, mean and peak rate, in one line."""
+    rate = "no rate" if fidelity.rate_per_s is None else f"{fidelity.rate_per_s:.4g} requests/s"
+    return (
+        f"{fidelity.num_requests} requests over {format_duration(fidelity.span_s)}, {rate}, "
+        f"at most {fidelity.peak_1s} within 1 s"
+    )
 
 
 def _total_bytes(logs: list[Path]) -> int | None:
@@ -200,6 +260,8 @@ def _show(fidelity: Fidelity, *, show_lines: bool) -> None:
     if fidelity.resolution_ns is not None:
         line("resolution", format_duration(fidelity.resolution_ns / 1e9))
     known = ", ".join(f"{column} {1 - share:.1%}" for column, share in fidelity.missing.items())
+    if fidelity.num_duplicates:
+        line("duplicates", f"{fidelity.num_duplicates} lines that an earlier file holds, too; left out")
     line("known", f"{known} of the requests")
     for place in fidelity.malformed:
         line("malformed", f"{place.source}:{place.line}: {place.reason}")

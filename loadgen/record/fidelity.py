@@ -17,7 +17,8 @@ class Fidelity:
     """What a recording found and took for granted.
 
     missing: share of requests without a value, for each length column that holds any, and for duration.
-    resolution_ns: the finest step of the arrivals, None when unknown.
+    resolution_ns: the finest step of the arrivals, None when unknown. peak_1s: most arrivals in any second.
+    largest_gap_s: the longest time without an arrival; None for one request.
     """
 
     format_name: str
@@ -25,9 +26,13 @@ class Fidelity:
     num_requests: int
     num_other: int
     num_malformed: int
+    num_duplicates: int
     num_out_of_order: int
+    num_clock_steps: int
     span_s: float
     rate_per_s: float | None
+    peak_1s: int
+    largest_gap_s: float | None
     resolution_ns: int | None
     missing: dict[str, float]
     malformed: tuple[MalformedLine, ...]
@@ -60,9 +65,13 @@ class Fidelity:
             "requests": self.num_requests,
             "other": self.num_other,
             "malformed": self.num_malformed,
+            "duplicates": self.num_duplicates,
             "out_of_order": self.num_out_of_order,
+            "clock_steps": self.num_clock_steps,
             "span_s": self.span_s,
             "rate_per_s": self.rate_per_s,
+            "peak_1s": self.peak_1s,
+            "largest_gap_s": self.largest_gap_s,
             "resolution_ns": self.resolution_ns,
             "missing_share": self.missing,
             "malformed_lines": [

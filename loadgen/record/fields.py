@@ -7,7 +7,7 @@ import re
 from loadgen.errors import UsageError
 from loadgen.trace.moments import UNIT_NS, number_ns
 
-_MAX_COUNT = 2**31 - 1
+MAX_COUNT = 2**31 - 1
 _MAX_NAME = 200
 _UNIT_ENDING = re.compile(r"(?:^|[\W_])(s|sec|secs|seconds|ms|millis|us|micros|ns|nanos)\W*$", re.IGNORECASE)
 _WRITTEN_PART = re.compile(r"(\d+(?:\.\d*)?)(ns|us|\u00b5s|\u03bcs|ms|s|m|h)")
@@ -37,7 +37,7 @@ def count_or_none(value: object) -> int | None:
         number = int(digits)
     else:
         raise ValueError(f"a length is a {type(value).__name__}")
-    if not 0 <= number <= _MAX_COUNT:
+    if not 0 <= number <= MAX_COUNT:
         raise ValueError(f"a length is {number}")
     return number
 
@@ -88,6 +88,11 @@ def status_or_none(value: object) -> int | None:
 def name_or_none(value: object) -> str | None:
     """A short name; None for null, an empty one and anything that is no text."""
     return value[:_MAX_NAME] if isinstance(value, str) and value else None
+
+
+def session_or_none(value: object) -> str | None:
+    """A session's id as text, only to be told from others; None where missing."""
+    return None if value is None or value == "" else str(value)
 
 
 def duration_unit_of(field: str, unit: str) -> str:

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+
+from loadgen.record.line_batch import LineBatch
 
 _MAX_PLACES = 5
 _MAX_SHOWN_BYTES = 160
@@ -23,12 +26,14 @@ class Findings:
     """Collector that a format writes to while it reads.
 
     num_other: lines that are well-formed but no request to be replayed. num_malformed: lines, or rows,
-    that could not be read. Assumptions and warnings keep their order and are told once each.
+    that could not be read. num_duplicates: lines that an earlier file of the log holds, too. Assumptions and
+    warnings keep their order and are told once each.
     """
 
     num_lines: int = 0
     num_other: int = 0
     num_malformed: int = 0
+    num_duplicates: int = 0
     malformed: list[MalformedLine] = field(default_factory=list)
     assumptions: list[str] = field(default_factory=list)
     warnings: list[str] = field(default_factory=list)
@@ -39,6 +44,43 @@ class Findings:
         if len(self.malformed) < _MAX_PLACES:
             shown = text[:_MAX_SHOWN_BYTES].decode("utf-8", errors="replace")
             self.malformed.append(MalformedLine(source, line, reason, shown))
+
+    def add_faults(
+        self,
+        batch: LineBatch,
+        numbers: Sequence[int],
+        of_rows: Mapping[int, str],
+        of_lines: Sequence[tuple[int, str]] = (),
+    ) -> None:
+        """Count lines of `batch` at fault: rows by their place in `numbers`, and lines by their index."""
+        faults = [(numbers[row], reason) for row, reason in of_rows.items()]
+        faults += of_lines
+        if not faults:
+            return
+        lines = batch.lines() if len(self.malformed) < _MAX_PLACES else []
+        for index, reason in sorted(faults):
+            text = lines[index] if lines else b""
+            self.add_malformed(batch.source, batch.number_of(index), reason, text)
+
+    def copy(self) -> Findings:
+        """The same findings, to be added to without changing these."""
+        return replace(
+            self,
+            malformed=list(self.malformed),
+            assumptions=list(self.assumptions),
+            warnings=list(self.warnings),
+        )
+
+    def merge(self, other: Findings) -> None:
+        """Add what another collector found in a later part of the same log."""
+        self.num_lines += other.num_lines
+        self.num_other += other.num_other
+        self.num_malformed += other.num_malformed
+        self.malformed += other.malformed[: _MAX_PLACES - len(self.malformed)]
+        for text in other.assumptions:
+            self.assume(text)
+        for text in other.warnings:
+            self.warn(text)
 
     def assume(self, text: str) -> None:
         """Something taken for granted that the log does not say."""

@@ -2,28 +2,36 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+import numpy as np
+import numpy.typing as npt
 import orjson
+import pyarrow as pa
+import pyarrow.compute as pc
 
-from loadgen.errors import RecordError
-from loadgen.record.fields import (
-    count_or_none,
-    duration_ns_or_none,
-    name_or_none,
-    status_or_none,
-    unit_ns,
-)
+from loadgen.record.fields import unit_ns
 from loadgen.record.findings import Findings
 from loadgen.record.formats.log_format import StampFacts
-from loadgen.record.json_path import JsonPath
+from loadgen.record.json_columns import JsonColumnReader
 from loadgen.record.line_batch import LineBatch
-from loadgen.record.request_batch import RequestBatch, RequestRows
+from loadgen.record.named_fields import NO_ARRIVAL
+from loadgen.record.request_batch import RequestBatch
 from loadgen.record.request_filter import RequestFilter
 from loadgen.record.settings import RecordSettings
 from loadgen.record.stamp_reader import StampReader
+from loadgen.record.value_columns import (
+    Faults,
+    Values,
+    counts,
+    durations_ns,
+    flags,
+    names,
+    sessions,
+    statuses,
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,6 +57,7 @@ class JsonLayout:
     status: str | None = None
     model: str | None = None
     stream: str | None = None
+    session: str | None = None
     request: str | None = None
     method: str | None = None
     target: str | None = None
@@ -65,8 +74,31 @@ class JsonRecords:
         zone = settings.zone or layout.zone
         self._stamps = StampReader(layout.time_unit, zone)
         self._ends = StampReader(layout.time_unit, zone)
-        self._paths: dict[str, JsonPath] = {}
-        self._columns = ("duration_ns", "ttft_ns", "status", "model", "stream", "endpoint", *layout.lengths)
+        moments = (*layout.time, layout.end, layout.first_token)
+        paths = (
+            *moments,
+            layout.duration,
+            layout.status,
+            layout.model,
+            layout.stream,
+            layout.session,
+            layout.request,
+            layout.method,
+            layout.target,
+            *(path for of_length in layout.lengths.values() for path in of_length),
+            *layout.only,
+            *layout.failed,
+        )
+        self._columns = JsonColumnReader(
+            [path for path in paths if path is not None],
+            exact=[path for path in moments if path is not None],
+            required=layout.keys,
+        )
+
+    @property
+    def order_matters(self) -> bool:
+        """Whether lines have to be read in their order."""
+        return self._stamps.order_matters
 
     def stamp_facts(self) -> StampFacts:
         """What the stamps meant."""
@@ -78,100 +110,147 @@ class JsonRecords:
         """The requests in `batches`."""
         if self._has_path:
             findings.assume(self._filter.description)
-        rows = RequestRows(self._columns)
         for batch in batches:
-            for index, line in enumerate(batch.lines()):
-                if batch.is_unwrapped and not line.startswith(b"{"):
-                    findings.num_other += 1
-                    continue
-                number = batch.number_of(index)
-                try:
-                    document = orjson.loads(line)
-                    if not isinstance(document, dict) or not document:
-                        raise ValueError("no JSON object")
-                    if not self._add(document, f"{batch.source}:{number}", rows):
-                        findings.num_other += 1
-                except RecordError:
-                    raise
-                except ValueError as exc:
-                    reason = str(exc) if line else "an empty line"
-                    findings.add_malformed(batch.source, number, reason, line)
-            yield rows.take()
+            columns = self._columns.read(batch)
+            rows = _Rows(columns.numbers, columns.values)
+            endpoints = self._endpoints(rows) if self._has_path else None
+            rows, endpoints = self._kept(rows, endpoints)
+            requests, faults = self._requests(rows, endpoints, batch.places(rows.numbers))
+            findings.num_other += batch.num_lines - len(rows.numbers) - len(columns.faults)
+            findings.add_faults(batch, rows.numbers, faults, columns.faults)
+            yield requests.without(faults)
         self._stamps.report(findings)
 
     @property
     def _has_path(self) -> bool:
         return self._layout.request is not None or self._layout.target is not None
 
-    def _value(self, document: dict[str, Any], path: str | None) -> Any:
-        if path is None:
-            return None
-        getter = self._paths.get(path)
-        if getter is None:
-            getter = self._paths[path] = JsonPath(path)
-        return getter(document)
+    def _kept(self, rows: _Rows, endpoints: list[str | None] | None) -> tuple[_Rows, list[str | None] | None]:
+        """The rows that are requests to be kept."""
+        keep = np.ones(len(rows.numbers), dtype=bool)
+        if endpoints is not None:
+            keep &= np.array([endpoint is not None for endpoint in endpoints], dtype=bool)
+        for path, wanted in self._layout.only.items():
+            keep &= np.array([value == wanted for value in rows.values[path]], dtype=bool)
+        if keep.all():
+            return rows, endpoints
+        kept = np.flatnonzero(keep).tolist()
+        return rows.taken(kept), None if endpoints is None else [endpoints[row] for row in kept]
 
-    def _first(self, document: dict[str, Any], paths: Sequence[str]) -> Any:
-        for path in paths:
-            value = self._value(document, path)
-            if value is not None:
-                return value
-        return None
-
-    def _add(self, document: dict[str, Any], place: str, rows: RequestRows) -> bool:
-        """Take one object; False if it is no request to be kept."""
+    def _requests(
+        self, rows: _Rows, endpoints: list[str | None] | None, place_of: Callable[[int], str]
+    ) -> tuple[RequestBatch, Faults]:
         layout = self._layout
-        if any(key not in document for key in layout.keys):
-            return False
-        if any(self._value(document, path) != value for path, value in layout.only.items()):
-            return False
-        endpoint = self._endpoint(document) if self._has_path else None
-        if self._has_path and endpoint is None:
-            return False
-        moment_ns = self._stamps.unix_ns(self._first(document, layout.time), place)
-        duration_ns = duration_ns_or_none(
-            self._value(document, layout.duration), unit_ns(layout.duration_unit)
-        )
-        if layout.end is not None and self._value(document, layout.end) is not None:
-            duration_ns = max(0, self._ends.unix_ns(self._value(document, layout.end), place) - moment_ns)
+        moments_ns, faults = self._stamps.column(rows.first(layout.time), place_of)
+        columns: dict[str, Any] = {} if endpoints is None else {"endpoint": names(endpoints)}
+        duration_ns = pa.nulls(len(rows.numbers), pa.int64())
+        if layout.duration is not None:
+            duration_ns, of_duration = durations_ns(
+                rows.values[layout.duration], unit_ns(layout.duration_unit)
+            )
+            faults = of_duration | faults
+        if layout.end is not None:
+            to_end_ns, of_end = self._since(moments_ns, rows.values[layout.end], place_of)
+            duration_ns = pc.coalesce(to_end_ns, duration_ns)
+            faults = of_end | faults
         if layout.marks == "completion":
-            if duration_ns is None:
-                raise ValueError("the duration is missing, so the arrival cannot be had")
-            moment_ns -= duration_ns
-        ttft_ns = None
-        first_token = self._value(document, layout.first_token)
-        if first_token is not None:
-            ttft_ns = max(0, self._ends.unix_ns(first_token, place) - moment_ns)
-        failed = any(self._value(document, path) == value for path, value in layout.failed.items())
-        lengths = [count_or_none(self._first(document, paths)) for paths in layout.lengths.values()]
-        if failed:
-            lengths = [length or None for length in lengths]
-        stream = self._value(document, layout.stream)
-        rows.add(
-            moment_ns,
-            (
-                duration_ns,
-                ttft_ns,
-                status_or_none(self._value(document, layout.status)),
-                name_or_none(self._value(document, layout.model)),
-                stream if isinstance(stream, bool) else None,
-                endpoint,
-                *lengths,
-            ),
-        )
-        return True
+            missing = np.flatnonzero(np.asarray(duration_ns.is_null())).tolist()
+            faults = dict.fromkeys(missing, NO_ARRIVAL) | faults
+            moments_ns = moments_ns - np.asarray(duration_ns.fill_null(0))
+        columns["duration_ns"] = duration_ns
+        if layout.first_token is not None:
+            columns["ttft_ns"], of_first = self._since(moments_ns, rows.values[layout.first_token], place_of)
+            faults = of_first | faults
+        failed = self._failed(rows)
+        for column, paths in layout.lengths.items():
+            lengths, of_length = counts(rows.first(paths))
+            faults = of_length | faults
+            if failed is not None:
+                unknown = pc.and_(pa.array(failed), pc.equal(lengths, 0))
+                lengths = pc.if_else(unknown, pa.scalar(None, lengths.type), lengths)
+            columns[column] = lengths
+        for column, path, read in (
+            ("status", layout.status, statuses),
+            ("model", layout.model, names),
+            ("stream", layout.stream, flags),
+            ("session", layout.session, sessions),
+        ):
+            if path is not None:
+                columns[column] = read(rows.values[path])
+        return RequestBatch(moments_ns, columns), faults
 
-    def _endpoint(self, document: dict[str, Any]) -> str | None:
+    def _since(
+        self, moments_ns: npt.NDArray[np.int64], values: Values, place_of: Callable[[int], str]
+    ) -> tuple[pa.Array, Faults]:
+        """int64 ns from `moments_ns` to the stamps in `values`, not below 0, null where there is none."""
+        given = [row for row, value in enumerate(values) if value is not None]
+        later_ns, of_given = self._ends.column(
+            values if len(given) == len(values) else [values[row] for row in given],
+            lambda index: place_of(given[index]),
+        )
+        since_ns = np.zeros(len(values), dtype=np.int64)
+        since_ns[given] = np.maximum(later_ns - moments_ns[given], 0)
+        missing = np.ones(len(values), dtype=bool)
+        missing[given] = False
+        return pa.array(since_ns, mask=missing), {given[index]: why for index, why in of_given.items()}
+
+    def _failed(self, rows: _Rows) -> npt.NDArray[np.bool_] | None:
+        """The rows that are marked as failures; None if the log marks none."""
+        if not self._layout.failed:
+            return None
+        failed = np.zeros(len(rows.numbers), dtype=bool)
+        for path, mark in self._layout.failed.items():
+            failed |= np.array([value == mark for value in rows.values[path]], dtype=bool)
+        return failed
+
+    def _endpoints(self, rows: _Rows) -> list[str | None]:
         layout = self._layout
         if layout.request is not None:
-            request = self._value(document, layout.request)
-            if isinstance(request, str):
-                return self._filter.endpoint(request.encode())
-        target = self._value(document, layout.target)
+            requests = rows.values[layout.request]
+            if not any(value is None for value in requests):
+                return [self._filter.endpoint(str(request).encode()) for request in requests]
+        else:
+            requests = [None] * len(rows.numbers)
+        targets = rows.values[layout.target] if layout.target is not None else requests
+        methods = rows.values[layout.method] if layout.method is not None else requests
+        return [
+            self._endpoint(request, method, target)
+            for request, method, target in zip(requests, methods, targets, strict=True)
+        ]
+
+    def _endpoint(self, request: object, method: object, target: object) -> str | None:
+        if isinstance(request, str):
+            return self._filter.endpoint(request.encode())
         if not isinstance(target, str):
             return None
-        method = self._value(document, layout.method)
-        return self._filter.endpoint_of(method if isinstance(method, str) else "POST", target)
+        verb = method if isinstance(method, str) else "POST"
+        return self._filter.endpoint(f"{verb} {target}".encode())
+
+
+@dataclass(frozen=True, slots=True)
+class _Rows:
+    """Objects of a batch: the index of each one's line, and a list for each path."""
+
+    numbers: Sequence[int]
+    values: Mapping[str, list[Any]]
+
+    def taken(self, kept: Sequence[int]) -> _Rows:
+        return _Rows(
+            [self.numbers[row] for row in kept],
+            {path: [column[row] for row in kept] for path, column in self.values.items()},
+        )
+
+    def first(self, paths: Sequence[str]) -> list[Any]:
+        """The first value that there is at one of `paths`, for each row."""
+        column = self.values[paths[0]]
+        for path in paths[1:]:
+            if None not in column:
+                break
+            column = [
+                value if value is not None else other
+                for value, other in zip(column, self.values[path], strict=True)
+            ]
+        return column
 
 
 def has_keys(head: Sequence[bytes], keys: Sequence[str]) -> bool:

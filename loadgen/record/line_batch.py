@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 # The name under which a wrapper's own moment can be asked for, as if it were a field of the line.
@@ -38,6 +39,10 @@ class LineBatch:
     def number_of(self, index: int) -> int:
         """The line in the file of the line at `index` of this batch."""
         return self.first_line + index if self.numbers is None else self.numbers[index]
+
+    def places(self, numbers: Sequence[int]) -> Callable[[int], str]:
+        """Where the line of a row stands, file and line, given the index of each row's line in this batch."""
+        return lambda row: f"{self.source}:{self.number_of(numbers[row])}"
 
     def lines(self) -> list[bytes]:
         """The lines without their line ends (LF or CR LF)."""

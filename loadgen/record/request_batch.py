@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+import pyarrow as pa
+
+from loadgen.errors import RecordError
+from loadgen.trace.schema import SCHEMA
 
 # What a request may carry besides its arrival: the columns of a trace. `session` is the source's own id, which
 # is replaced by a number before anything is kept.
@@ -39,6 +43,56 @@ class RequestBatch:
 
     arrival_unix_ns: npt.NDArray[np.int64]
     columns: Mapping[str, Any]
+
+    @property
+    def num_rows(self) -> int:
+        return int(self.arrival_unix_ns.size)
+
+    @property
+    def written_unix_ns(self) -> npt.NDArray[np.int64] | None:
+        """When the requests were completed, which is when most logs write; None where durations are not known."""
+        durations = self.columns.get("duration_ns")
+        if not isinstance(durations, pa.Array) or durations.null_count:
+            return None
+        written: npt.NDArray[np.int64] = self.arrival_unix_ns + np.asarray(durations)
+        return written
+
+    def only(self, keep: npt.NDArray[np.bool_]) -> RequestBatch:
+        """The requests where `keep` is true."""
+        mask = pa.array(keep)
+        return RequestBatch(
+            self.arrival_unix_ns[keep],
+            {name: as_arrow(name, values).filter(mask) for name, values in self.columns.items()},
+        )
+
+    def without(self, rows: Collection[int]) -> RequestBatch:
+        """The same requests save those at `rows`."""
+        if not rows:
+            return self
+        keep = np.ones(self.arrival_unix_ns.size, dtype=bool)
+        keep[list(rows)] = False
+        return self.only(keep)
+
+
+def as_arrow(column: str, values: Any) -> pa.Array:
+    """Values of one of VALUE_COLUMNS as an array of the trace's type; ids of sessions as strings.
+
+    Raises RecordError if one does not fit.
+    """
+    column_type = pa.string() if column == "session" else SCHEMA.field(column).type
+    try:
+        if pa.types.is_dictionary(column_type):
+            if not isinstance(values, pa.Array):
+                values = pa.array(values, pa.string())
+            if not pa.types.is_dictionary(values.type):
+                values = values.dictionary_encode()
+            return values.cast(column_type)
+        return values.cast(column_type) if isinstance(values, pa.Array) else pa.array(values, column_type)
+    except (pa.ArrowException, OverflowError) as exc:
+        raise RecordError(
+            f"column {column}: a value does not fit {column_type} ({str(exc).splitlines()[0]})",
+            hint="check the field and its unit",
+        ) from exc
 
 
 class RequestRows:

@@ -2,20 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 from loadgen.errors import RecordError
 from loadgen.record.findings import Findings
 from loadgen.record.line_batch import LineBatch
+from loadgen.record.repeats import RepeatSearch
 from loadgen.trace.source_stream import STDIN, SourceStream, head_of
 from loadgen.trace.trace import SourceFile
 
 _HEAD_BYTES = 256 << 10
+_BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 
 
 class LogSources:
-    """The files of one recording, read once, in the order given."""
+    """The files of one recording, read once, in the order given.
+
+    A file that begins with what an earlier one ends with (a copy made at rotation before the log was cut, or a file
+    given twice) is read from where it goes on.
+    """
 
     def __init__(self, paths: Sequence[Path], on_bytes: Callable[[int], None]) -> None:
         self._paths = paths
@@ -24,15 +30,39 @@ class LogSources:
 
     def batches(self, findings: Findings) -> Iterator[LineBatch]:
         """All lines of all files; counts them. Raises RecordError if a file cannot be read."""
+        repeated_bytes = 0
         for file_index, path in enumerate(self._paths):
             stream = SourceStream(path, error=RecordError, on_bytes=self._on_bytes)
+            following = self._paths[file_index + 1] if file_index + 1 < len(self._paths) else None
+            search = RepeatSearch(path, following) if following is not None else None
             next_line = 1
+            to_skip, repeated_bytes = repeated_bytes, 0
             for block in stream.blocks():
-                data = block.removeprefix(b"\xef\xbb\xbf") if next_line == 1 else block
-                batch = LineBatch(stream.name, file_index, next_line, data)
+                if search is not None:
+                    search.see(block)
+                skipped = block[:to_skip]
+                to_skip -= len(skipped)
+                num_skipped = skipped.count(b"\n") + (bool(skipped) and not skipped.endswith(b"\n"))
+                findings.num_duplicates += num_skipped
+                data = block[len(skipped) :]
+                is_start = next_line == 1 and not skipped
+                next_line += num_skipped
+                batch = LineBatch(
+                    stream.name,
+                    file_index,
+                    next_line,
+                    data.removeprefix(_BYTE_ORDER_MARK) if is_start else data,
+                )
                 next_line += batch.num_lines
-                findings.num_lines += batch.num_lines
-                yield batch
+                findings.num_lines += num_skipped + batch.num_lines
+                if batch.data:
+                    yield batch
+            if search is not None:
+                repeated_bytes = search.repeated_bytes()
+                if repeated_bytes:
+                    findings.warn(
+                        f"{search.following.name} begins with lines that {stream.name} holds, too: left out there"
+                    )
             assert stream.source_file is not None
             self.files.append(stream.source_file)
 
@@ -42,7 +72,7 @@ def head_lines(path: Path) -> list[bytes]:
     if path == STDIN:
         return []
     head = head_of(path, _HEAD_BYTES, error=RecordError)
-    return [line.removesuffix(b"\r") for line in head.removeprefix(b"\xef\xbb\xbf").split(b"\n")]
+    return [line.removesuffix(b"\r") for line in head.removeprefix(_BYTE_ORDER_MARK).split(b"\n")]
 
 
 def oldest_first(
@@ -63,15 +93,3 @@ def oldest_first(
         return (1, 0) if stamp_ns is None else (0, stamp_ns)
 
     return tuple(sorted(paths, key=start))
-
-
-def refuse_twins(files: Iterable[SourceFile]) -> None:
-    """Raise RecordError if two files hold the same bytes: every request would be counted twice."""
-    seen: dict[str, str] = {}
-    for file in files:
-        if file.bytes and file.sha256 in seen:
-            raise RecordError(
-                f"{file.name} and {seen[file.sha256]} hold the same bytes",
-                hint="give each file of the log once",
-            )
-        seen[file.sha256] = file.name

@@ -3,10 +3,25 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
 
 from loadgen.errors import RecordError
 from loadgen.record.findings import Findings
+from loadgen.record.value_columns import (
+    Faults,
+    Values,
+    decimal_ns,
+    kinds,
+    local_ns,
+    unit_of_integers,
+    whole_micros,
+    zoned_ns,
+)
 from loadgen.record.zone import ZoneClock, parse_zone
 from loadgen.trace.moments import UNIT_NS, calendar_ns, epoch_unit, number_ns
 
@@ -61,6 +76,104 @@ class StampReader:
             )
         return self._clock.unix_ns(ns)
 
+    def column(self, values: Values, place_of: Callable[[int], str]) -> tuple[npt.NDArray[np.int64], Faults]:
+        """Unix ns of a column of stamps, int64, with 0 for those that are none, and why they are none.
+
+        place_of: where the stamp at an index stands. Raises RecordError as `unix_ns` does.
+        """
+        moments_ns = self._whole_column(values, place_of)
+        if moments_ns is not None:
+            return moments_ns, {}
+        moments_ns = np.zeros(len(values), dtype=np.int64)
+        faults: Faults = {}
+        for row, value in enumerate(values):
+            try:
+                moments_ns[row] = self.unix_ns(value, place_of(row))
+            except ValueError as exc:
+                faults[row] = str(exc)
+        return moments_ns, faults
+
+    @property
+    def order_matters(self) -> bool:
+        """Whether what a stamp means may depend on those before it: local times of a zone with two clocks."""
+        return self._clock is not None and not self._clock.is_fixed
+
+    def _whole_column(self, values: Values, place_of: Callable[[int], str]) -> npt.NDArray[np.int64] | None:
+        """The column at once, where all its stamps are of one kind; else None."""
+        found = kinds(values)
+        if found == {int}:
+            return self._whole_numbers(values)
+        if found == {float}:
+            return self._whole_floats(values)
+        if found != {str}:
+            return None
+        texts = pa.array(values, pa.string())
+        if self._unit in UNIT_NS:
+            return decimal_ns(texts, UNIT_NS[self._unit])
+        if self._unit == "auto" and _NUMBER.fullmatch(values[0]):
+            return self._decimal_numbers(texts)
+        return self._whole_calendar(texts, place_of) if self._unit in ("auto", "iso") else None
+
+    def _whole_calendar(
+        self, texts: pa.Array, place_of: Callable[[int], str]
+    ) -> npt.NDArray[np.int64] | None:
+        moments_ns = zoned_ns(texts)
+        if moments_ns is not None:
+            self._aware_place = self._aware_place or place_of(0)
+        elif self._clock is not None and self._clock.is_fixed:
+            moments_ns = local_ns(texts)
+            if moments_ns is not None:
+                self._naive_place = self._naive_place or place_of(0)
+                moments_ns = moments_ns - (int(moments_ns[0]) - self._clock.unix_ns(int(moments_ns[0])))
+        self._refuse_mixture()
+        return moments_ns
+
+    def _whole_floats(self, values: Values) -> npt.NDArray[np.int64] | None:
+        """Epochs in seconds with at most 6 decimals, as their number shows."""
+        if self._unit not in ("auto", "s") or self.guessed_unit not in (None, "s"):
+            return None
+        if unit_of_integers(int(min(values)), int(max(values))) != "s":
+            return None
+        micros = whole_micros(values)
+        if micros is None:
+            return None
+        if self._unit == "auto":
+            self._see("s")
+        return micros * 1000
+
+    def _whole_numbers(self, values: Values) -> npt.NDArray[np.int64] | None:
+        lowest, highest = min(values), max(values)
+        unit = unit_of_integers(lowest, highest) if self._unit == "auto" else self._unit
+        if unit is None or unit not in UNIT_NS:
+            return None
+        if self._unit == "auto":
+            if self.guessed_unit not in (None, unit):
+                return None
+            self._see(unit)
+        if max(-lowest, highest) >= 2**62 // UNIT_NS[unit]:
+            return None
+        return np.array(values, dtype=np.int64) * UNIT_NS[unit]
+
+    def _decimal_numbers(self, texts: pa.Array) -> npt.NDArray[np.int64] | None:
+        """Epochs in digits, of the unit that their magnitude shows, all the same."""
+        try:
+            whole = texts.cast(pa.float64()).to_numpy()
+        except pa.ArrowInvalid:
+            return None
+        unit = unit_of_integers(int(whole.min()), int(whole.max()))
+        if unit is None or self.guessed_unit not in (None, unit):
+            return None
+        moments_ns = decimal_ns(texts, UNIT_NS[unit])
+        if moments_ns is not None:
+            self._see(unit)
+        return moments_ns
+
+    def _see(self, unit: str) -> None:
+        """Take `unit` for that of all bare numbers."""
+        self.guessed_unit = unit
+        self._scale_ns = UNIT_NS[unit]
+        self._lowest = 10**17 // self._scale_ns
+
     def report(self, findings: Findings) -> None:
         """Tell what was assumed, once all stamps are read."""
         if self.guessed_unit is not None:
@@ -93,12 +206,10 @@ class StampReader:
                     f"{place}: the time {text[:40]} has no unit, and is too small for an epoch",
                     hint="give --time-unit s, ms, us or ns",
                 )
-            self.guessed_unit = seen
-            self._scale_ns = UNIT_NS[seen]
-            self._lowest = 10**17 // self._scale_ns
+            self._see(seen)
         elif seen != self.guessed_unit:
             raise ValueError(f"the time {text[:40]} is no epoch in {self.guessed_unit}, as those before")
-        return number_ns(text, UNIT_NS[self.guessed_unit])
+        return number_ns(text, self._scale_ns)
 
     def _refuse_mixture(self) -> None:
         if self._naive_place is not None and self._aware_place is not None:

@@ -49,6 +49,11 @@ class ZoneClock:
         self.num_ambiguous = 0
         self.num_skipped = 0
 
+    @property
+    def is_fixed(self) -> bool:
+        """Whether the zone has one offset for ever."""
+        return isinstance(self._zone, timezone)
+
     def unix_ns(self, calendar: int) -> int:
         """Unix ns of `calendar`, ns since 1970-01-01 on the zone's calendar."""
         first_offset, second_offset = self._both_offsets(calendar // (60 * 10**9))

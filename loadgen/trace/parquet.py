@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -11,31 +13,71 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from loadgen.atomic_file import replacing
+from loadgen.content_hash import ContentHash
 from loadgen.errors import TraceError
 from loadgen.trace.schema import FORMAT_VERSION, METADATA_KEY, SCHEMA
-from loadgen.trace.trace import SourceFile, Trace, TraceMetadata
+from loadgen.trace.trace import SourceFile, Trace, TraceMetadata, check_rows, no_rows
+
+# Rows of a row group: what a reader of a part has to decode at least.
+ROW_GROUP_ROWS = 1 << 18
 
 
-def write_trace(trace: Trace, path: Path) -> None:
-    """Write `trace` to `path`, whole or not at all; an earlier file there is replaced only by a complete one.
+class TraceWriter:
+    """Writes a trace that comes in parts: rows ascending by arrival, what is known of it at the end.
 
-    Raises TraceError when the disk or the folder refuses.
+    Memory does not grow with the trace. Raises TraceError for rows that break the trace format.
     """
-    document = {
-        "format_version": FORMAT_VERSION,
-        "rows": trace.num_rows,
-        "trace_id": trace.trace_id,
-        **asdict(trace.metadata),
-    }
-    packed = json.dumps(document, allow_nan=False, ensure_ascii=True).encode()
-    table = trace.table.replace_schema_metadata({METADATA_KEY: packed})
+
+    def __init__(self, file: Path) -> None:
+        self._writer = pq.ParquetWriter(file, SCHEMA, compression="zstd")
+        self._hash = ContentHash(SCHEMA)
+        self._last_arrival_ns = 0
+        self.num_rows = 0
+
+    def write(self, table: pa.Table) -> None:
+        """Add rows, at most ROW_GROUP_ROWS at once for even row groups."""
+        check_rows(table, first_row=self.num_rows, not_before_ns=self._last_arrival_ns)
+        self._writer.write_table(table, row_group_size=ROW_GROUP_ROWS)
+        self._hash.update(table)
+        self._last_arrival_ns = table.column("arrival_ns")[-1].as_py()
+        self.num_rows += table.num_rows
+
+    def close(self, metadata: TraceMetadata) -> None:
+        """Finish the file. Raises TraceError if there was no row."""
+        if self.num_rows == 0:
+            raise no_rows()
+        document = {
+            "format_version": FORMAT_VERSION,
+            "rows": self.num_rows,
+            "trace_id": self._hash.hexdigest(),
+            **asdict(metadata),
+        }
+        packed = json.dumps(document, allow_nan=False, ensure_ascii=True).encode()
+        self._writer.add_key_value_metadata({METADATA_KEY: packed})
+        self._writer.close()
+
+
+@contextmanager
+def writing(path: Path) -> Iterator[TraceWriter]:
+    """A TraceWriter for `path`: the file is whole or absent, an earlier one replaced only by a complete one.
+
+    The caller closes the writer with the metadata. Raises TraceError when the disk or the folder refuses.
+    """
     try:
         with replacing(path) as aside:
-            pq.write_table(table, aside, compression="zstd")
+            yield TraceWriter(aside)
     except (OSError, pa.ArrowException) as exc:
         raise TraceError(
             f"{path}: cannot write the trace ({_reason(exc)})", hint="check the folder and the free space"
         ) from exc
+
+
+def write_trace(trace: Trace, path: Path) -> None:
+    """Write `trace` to `path`, whole or not at all. Raises TraceError when the disk or the folder refuses."""
+    with writing(path) as writer:
+        for start in range(0, trace.num_rows, ROW_GROUP_ROWS):
+            writer.write(trace.table.slice(start, ROW_GROUP_ROWS))
+        writer.close(trace.metadata)
 
 
 def read_trace(path: Path) -> Trace:
@@ -80,7 +122,7 @@ def _load(path: Path) -> tuple[pa.Table, dict[str, Any]]:
             )
         # Not memory-mapped: a file replaced during the read must not change under us.
         with pq.ParquetFile(path, memory_map=False) as file:
-            packed = (file.schema_arrow.metadata or {}).get(METADATA_KEY)
+            packed = (file.metadata.metadata or {}).get(METADATA_KEY)
             if packed is None:
                 raise TraceError(
                     f"{path}: Parquet, but no loadgen trace (no {METADATA_KEY.decode()!r} metadata)",

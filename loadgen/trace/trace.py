@@ -64,23 +64,8 @@ class Trace:
         if not self.table.schema.equals(SCHEMA):
             raise TraceError(f"columns do not match trace format: {_schema_difference(self.table.schema)}")
         if self.num_rows == 0:
-            raise TraceError("no requests: 0 rows", hint="check the source and the filters that were applied")
-        arrivals = self.arrival_ns
-        if self.table.column("arrival_ns").null_count:
-            raise TraceError("arrival_ns holds nulls")
-        if arrivals[0] < 0:
-            raise TraceError(f"row 0: arrival_ns is negative ({arrivals[0]})")
-        steps = np.diff(arrivals)
-        if steps.size and steps.min() < 0:
-            row = int(np.argmax(steps < 0)) + 1
-            raise TraceError(f"row {row}: arrival_ns goes back ({arrivals[row - 1]} -> {arrivals[row]})")
-        for column in (*LENGTH_COLUMNS, "duration_ns", "ttft_ns"):
-            lowest = pc.min(self.table.column(column)).as_py()
-            if lowest is not None and lowest < 0:
-                row = pc.index(pc.less(self.table.column(column), 0), True).as_py()
-                raise TraceError(
-                    f"row {row}: {column} is negative ({self.table.column(column)[row].as_py()})"
-                )
+            raise no_rows()
+        check_rows(self.table)
         if all(self.table.column(column).null_count == self.num_rows for column in INPUT_COLUMNS):
             raise TraceError(
                 "no request has an input length: " + ", ".join(INPUT_COLUMNS) + " are all empty",
@@ -106,6 +91,38 @@ class Trace:
     def trace_id(self) -> str:
         """Hash of the columns' values: equal for equal requests, whatever the file or its compression."""
         return content_hash(self.table)
+
+
+def no_rows() -> TraceError:
+    """What is raised for a trace without a request."""
+    return TraceError("no requests: 0 rows", hint="check the source and the filters that were applied")
+
+
+def check_rows(table: pa.Table, *, first_row: int = 0, not_before_ns: int = 0) -> None:
+    """Raise TraceError if arrivals descend, are missing or before `not_before_ns`, or a value is negative.
+
+    first_row: number of the first row, for messages.
+    """
+    if table.column("arrival_ns").null_count:
+        raise TraceError("arrival_ns holds nulls")
+    arrivals = np.asarray(table.column("arrival_ns").to_numpy(), dtype=np.int64)
+    if arrivals.size and arrivals[0] < 0:
+        raise TraceError(f"row {first_row}: arrival_ns is negative ({arrivals[0]})")
+    if arrivals.size and arrivals[0] < not_before_ns:
+        raise TraceError(f"row {first_row}: arrival_ns goes back ({not_before_ns} -> {arrivals[0]})")
+    steps = np.diff(arrivals)
+    if steps.size and steps.min() < 0:
+        row = int(np.argmax(steps < 0)) + 1
+        raise TraceError(
+            f"row {first_row + row}: arrival_ns goes back ({arrivals[row - 1]} -> {arrivals[row]})"
+        )
+    for column in (*LENGTH_COLUMNS, "duration_ns", "ttft_ns"):
+        lowest = pc.min(table.column(column)).as_py()
+        if lowest is not None and lowest < 0:
+            row = pc.index(pc.less(table.column(column), 0), True).as_py()
+            raise TraceError(
+                f"row {first_row + row}: {column} is negative ({table.column(column)[row].as_py()})"
+            )
 
 
 def _schema_difference(schema: pa.Schema) -> str:

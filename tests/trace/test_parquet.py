@@ -48,7 +48,7 @@ def path(tmp_path: Path) -> Path:
 
 def rewrite(path: Path, **changes: Any) -> None:
     table = pq.read_table(path)
-    document = json.loads(table.schema.metadata[METADATA_KEY]) | changes
+    document = json.loads(pq.read_metadata(path).metadata[METADATA_KEY]) | changes
     pq.write_table(table.replace_schema_metadata({METADATA_KEY: json.dumps(document)}), path)
 
 
@@ -116,7 +116,7 @@ def test_row_count_is_checked_against_the_metadata(path: Path) -> None:
 def test_trace_without_rows_is_refused(path: Path) -> None:
     """F47"""
     table = pq.read_table(path)
-    document = json.loads(table.schema.metadata[METADATA_KEY]) | {"rows": 0}
+    document = json.loads(pq.read_metadata(path).metadata[METADATA_KEY]) | {"rows": 0}
     empty = SCHEMA.empty_table().replace_schema_metadata({METADATA_KEY: json.dumps(document)})
     pq.write_table(empty, path)
     with pytest.raises(TraceError, match="no requests: 0 rows"):
@@ -127,11 +127,10 @@ def test_full_disk_leaves_the_earlier_file(path: Path, monkeypatch: pytest.Monke
     """F48"""
     before = path.read_bytes()
 
-    def half(table: pa.Table, aside: Path, **options: Any) -> None:
-        aside.write_bytes(before[:100])
+    def full(writer: pq.ParquetWriter, table: pa.Table, **options: Any) -> None:
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr("loadgen.trace.parquet.pq.write_table", half)
+    monkeypatch.setattr("loadgen.trace.parquet.pq.ParquetWriter.write_table", full)
     with pytest.raises(TraceError, match="No space left on device"):
         write_trace(make_trace(5), path)
     assert path.read_bytes() == before

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import csv
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 
 from loadgen.errors import RecordError
 from loadgen.record.findings import Findings
 from loadgen.record.formats.log_format import StampFacts
 from loadgen.record.line_batch import LineBatch
+from loadgen.record.named_fields import NamedFields
 from loadgen.record.request_batch import RequestBatch
-from loadgen.record.row_reader import Getter, RowReader
 from loadgen.record.settings import RecordSettings
 
 _ROWS_PER_BATCH = 50_000
@@ -22,20 +23,7 @@ class CsvFormat:
     """Generic CSV. Quoted cells may hold line breaks; each file has its own header."""
 
     def __init__(self, settings: RecordSettings) -> None:
-        self._columns: dict[str, int] = {}
-        self._reader = RowReader(settings, self._getter)
-        self._wanted = [
-            name
-            for name in (
-                settings.time_field,
-                settings.duration_field,
-                *settings.length_fields.values(),
-                settings.model_field,
-                settings.status_field,
-                settings.session_field,
-            )
-            if name is not None
-        ]
+        self._fields = NamedFields(settings)
 
     @staticmethod
     def looks_like(head: Sequence[bytes]) -> bool:
@@ -45,7 +33,7 @@ class CsvFormat:
         return len(_names(header, delimiter_of(header))) > 1
 
     def stamp_facts(self) -> StampFacts:
-        return self._reader.stamp_facts()
+        return self._fields.stamp_facts()
 
     def read(self, batches: Iterable[LineBatch], findings: Findings) -> Iterator[RequestBatch]:
         # A prompt in a cell may be longer than the 128 KiB that the module takes by default.
@@ -56,7 +44,8 @@ class CsvFormat:
             delimiter = delimiter_of(header)
             rows = csv.reader(lines, delimiter=delimiter, strict=False)
             names = _names(header, delimiter)
-            self._learn(names, lines.source)
+            places = self._places(names, lines.source)
+            cells = _Cells(lines.source)
             while True:
                 first_line = lines.number + 1
                 try:
@@ -66,38 +55,44 @@ class CsvFormat:
                 except csv.Error as exc:
                     findings.add_malformed(lines.source, first_line, str(exc), b"")
                     continue
-                if row:
-                    self._add(row, len(names), first_line, lines, findings)
-                if len(self._reader.rows) >= _ROWS_PER_BATCH:
-                    yield self._reader.rows.take()
-        yield self._reader.rows.take()
-        self._reader.report(findings)
+                if row and len(row) != len(names):
+                    reason = f"{len(row)} cells, expected {len(names)}"
+                    findings.add_malformed(lines.source, first_line, reason, ";".join(row).encode())
+                elif row:
+                    cells.rows.append(row)
+                    cells.lines.append(first_line)
+                if len(cells.rows) >= _ROWS_PER_BATCH:
+                    yield self._requests(cells, places, findings)
+                    cells = _Cells(lines.source)
+            yield self._requests(cells, places, findings)
+        self._fields.report(findings)
 
-    def _add(self, row: list[str], width: int, first_line: int, lines: _Lines, findings: Findings) -> None:
-        try:
-            if len(row) != width:
-                raise ValueError(f"{len(row)} cells, expected {width}")
-            self._reader.add(row, f"{lines.source}:{first_line}")
-        except ValueError as exc:
-            findings.add_malformed(lines.source, first_line, str(exc), ";".join(row).encode())
+    def _requests(self, cells: _Cells, places: Mapping[str, int], findings: Findings) -> RequestBatch:
+        columns = {name: [row[place] for row in cells.rows] for name, place in places.items()}
+        requests, faults = self._fields.read(columns, lambda row: f"{cells.source}:{cells.lines[row]}")
+        for row, reason in sorted(faults.items()):
+            text = ";".join(cells.rows[row]).encode()
+            findings.add_malformed(cells.source, cells.lines[row], reason, text)
+        return requests
 
-    def _learn(self, names: list[str], source: str) -> None:
+    def _places(self, names: list[str], source: str) -> dict[str, int]:
         """The places of the columns in this file. Raises RecordError if one that is needed is not there."""
-        self._columns.clear()
-        self._columns.update({name: place for place, name in enumerate(names)})
-        for wanted in self._wanted:
-            if wanted not in self._columns:
+        places = {name: place for place, name in enumerate(names)}
+        for wanted in self._fields.fields:
+            if wanted not in places:
                 raise RecordError(
                     f"{source}: no column {wanted!r}", hint="there are: " + ", ".join(names)[:300]
                 )
+        return {wanted: places[wanted] for wanted in self._fields.fields}
 
-    def _getter(self, name: str) -> Getter:
-        columns = self._columns
 
-        def get(row: list[str]) -> str:
-            return row[columns[name]]
+@dataclass(slots=True)
+class _Cells:
+    """Rows of one file, and the line at which each begins."""
 
-        return get
+    source: str
+    rows: list[list[str]] = field(default_factory=list)
+    lines: list[int] = field(default_factory=list)
 
 
 class _Lines(Iterator[str]):

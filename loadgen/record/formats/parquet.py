@@ -6,9 +6,8 @@ read as in the other tables. Baseten's and other exports are of this kind.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import groupby
-from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -17,8 +16,8 @@ from loadgen.errors import RecordError
 from loadgen.record.findings import Findings
 from loadgen.record.formats.log_format import StampFacts
 from loadgen.record.line_batch import LineBatch
+from loadgen.record.named_fields import NamedFields
 from loadgen.record.request_batch import RequestBatch
-from loadgen.record.row_reader import Getter, RowReader
 from loadgen.record.settings import RecordSettings
 
 _MAGIC = b"PAR1"
@@ -28,23 +27,14 @@ class ParquetFormat:
     """Generic Parquet. Places of rows are counted from 1."""
 
     def __init__(self, settings: RecordSettings) -> None:
-        self._reader = RowReader(settings, _getter)
-        wanted = (
-            settings.time_field,
-            settings.duration_field,
-            *settings.length_fields.values(),
-            settings.model_field,
-            settings.status_field,
-            settings.session_field,
-        )
-        self._wanted = list(dict.fromkeys(name for name in wanted if name is not None))
+        self._fields = NamedFields(settings)
 
     @staticmethod
     def looks_like(head: Sequence[bytes]) -> bool:
         return bool(head) and head[0].startswith(_MAGIC)
 
     def stamp_facts(self) -> StampFacts:
-        return self._reader.stamp_facts()
+        return self._fields.stamp_facts()
 
     def read(self, batches: Iterable[LineBatch], findings: Findings) -> Iterator[RequestBatch]:
         num_rows = 0
@@ -53,34 +43,31 @@ class ParquetFormat:
             pieces = list(of_file)
             source = pieces[0].source
             table = self._table(b"".join(piece.data for piece in pieces), source)
-            for number, row in enumerate(table.to_pylist(), start=1):
-                try:
-                    self._reader.add(row, f"{source}:{number}")
-                except RecordError:
-                    raise
-                except ValueError as exc:
-                    findings.add_malformed(source, number, str(exc), b"")
+            columns = {name: table.column(name).to_pylist() for name in self._fields.fields}
+            requests, faults = self._fields.read(columns, _places(source))
+            for row, reason in sorted(faults.items()):
+                findings.add_malformed(source, row + 1, reason, b"")
             num_rows += table.num_rows
-            yield self._reader.rows.take()
+            yield requests
         findings.num_lines = num_rows
-        self._reader.report(findings)
+        self._fields.report(findings)
 
     def _table(self, data: bytes, source: str) -> pa.Table:
         """The wanted columns, timestamps as text that keeps every digit."""
         try:
             file = pq.ParquetFile(pa.BufferReader(data))
             names = file.schema_arrow.names
-            for wanted in self._wanted:
+            for wanted in self._fields.fields:
                 if wanted not in names:
                     raise RecordError(
                         f"{source}: no column {wanted!r}", hint="there are: " + ", ".join(names)[:300]
                     )
-            table = file.read(self._wanted)
+            table = file.read(list(self._fields.fields))
         except (pa.ArrowException, OSError) as exc:
             raise RecordError(
                 f"{source}: no readable Parquet file; cut short, damaged or of another kind"
             ) from exc
-        return pa.table({name: _as_read(table.column(name)) for name in self._wanted})
+        return pa.table({name: _as_read(table.column(name)) for name in self._fields.fields})
 
 
 def _as_read(column: pa.ChunkedArray) -> pa.ChunkedArray:
@@ -93,8 +80,5 @@ def _as_read(column: pa.ChunkedArray) -> pa.ChunkedArray:
     return column
 
 
-def _getter(name: str) -> Getter:
-    def get(row: dict[str, Any]) -> Any:
-        return row[name]
-
-    return get
+def _places(source: str) -> Callable[[int], str]:
+    return lambda row: f"{source}:{row + 1}"

@@ -1,0 +1,169 @@
+"""A decoder for JSON lines that takes the values at some paths and skips all else.
+
+msgspec decodes only what is asked for (jcristharif.com/msgspec, performance tips), so that a prompt within a line
+costs little more than its bytes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from itertools import product
+from operator import attrgetter
+from typing import Any
+
+import msgspec
+import orjson
+
+from loadgen.record.value_columns import kinds, whole_micros
+
+Way = tuple[str, ...]
+_SCALAR = int | float | str | bool | None
+
+
+class UnevenBlockError(Exception):
+    """A block that cannot be read at once: one of its lines is no object, or not of the expected kind."""
+
+
+class JsonDecoder:
+    """Decodes blocks of JSON lines into a column for each path.
+
+    A dotted path may mean keys with dots in them: the way that `documents`, a few objects of the log, show is
+    taken, or all ways that there are. exact: paths whose decimal numbers come as text where a double would lose
+    digits. required: top-level keys that an object must have. Raises ValueError for a path that names a position in
+    an array.
+    """
+
+    def __init__(
+        self, paths: Iterable[str], exact: Sequence[str], required: Sequence[str], documents: Sequence[Any]
+    ) -> None:
+        self._ways = {path: _likely_ways(path, documents) for path in paths}
+        if any(key.isdecimal() for ways in self._ways.values() for way in ways for key in way):
+            raise ValueError("a position in an array")
+        self._exact = tuple(path for path in self._ways if path in exact)
+        self._required = tuple(_field(key) for key in required)
+        tree = _tree(self._ways.values(), required)
+        digits = {way for path in self._exact for way in self._ways[path]}
+        self._plain = msgspec.json.Decoder(_struct(tree, (), frozenset(required), frozenset()))
+        self._digits = msgspec.json.Decoder(_struct(tree, (), frozenset(required), frozenset(digits)))
+
+    def columns(self, data: bytes, num_lines: int) -> tuple[Sequence[int], dict[str, list[Any]]]:
+        """The lines of `data` that have all required keys, and the values at each path in them, None where missing.
+
+        Raises UnevenBlockError if lines have to be looked at one by one.
+        """
+        try:
+            rows = self._plain.decode_lines(data)
+            # An object over two lines, two in one line, or an empty line.
+            if len(rows) != num_lines:
+                raise UnevenBlockError
+            kept = self._complete(rows)
+            columns = {path: self._column(path, _taken(rows, kept)) for path in self._ways}
+            inexact = [path for path in self._exact if _may_lose_digits(columns[path])]
+            if inexact:
+                again = _taken(self._digits.decode_lines(data), kept)
+                for path in inexact:
+                    columns[path] = [_exact_value(raw) for raw in self._column(path, again)]
+        except (msgspec.DecodeError, UnicodeDecodeError, orjson.JSONDecodeError) as exc:
+            raise UnevenBlockError from exc
+        return range(num_lines) if kept is None else kept, columns
+
+    def _complete(self, rows: list[Any]) -> list[int] | None:
+        """The rows that have all required keys; None for all rows."""
+        lacking: set[int] = set()
+        for name in self._required:
+            column = list(map(attrgetter(name), rows))
+            if msgspec.UNSET in column:
+                lacking.update(row for row, value in enumerate(column) if value is msgspec.UNSET)
+        return [row for row in range(len(rows)) if row not in lacking] if lacking else None
+
+    def _column(self, path: str, rows: list[Any]) -> list[Any]:
+        first, *others = (_along(way, rows) for way in self._ways[path])
+        for other in others:
+            first = [value if value is not None else last for value, last in zip(first, other, strict=True)]
+        return first
+
+
+def ways_of(path: str) -> list[Way]:
+    """All ways that a dotted path may mean, keys with dots in them first."""
+    parts = path.split(".")
+    ways: list[Way] = []
+    for cuts in product((False, True), repeat=len(parts) - 1):
+        keys = [parts[0]]
+        for part, cut in zip(parts[1:], cuts, strict=True):
+            if cut:
+                keys.append(part)
+            else:
+                keys[-1] += "." + part
+        ways.append(tuple(keys))
+    return ways
+
+
+def _likely_ways(path: str, documents: Sequence[Any]) -> list[Way]:
+    ways = ways_of(path)
+    return next(([way] for way in ways for document in documents if _leads(way, document)), ways)
+
+
+def _leads(way: Way, document: Any) -> bool:
+    for key in way:
+        if not isinstance(document, dict) or key not in document:
+            return False
+        document = document[key]
+    return True
+
+
+def _tree(ways: Iterable[Sequence[Way]], required: Sequence[str]) -> dict[str, Any]:
+    """Keys within keys, as far as they are asked for."""
+    tree: dict[str, Any] = {}
+    for way in [way for of_path in ways for way in of_path] + [(key,) for key in required]:
+        at = tree
+        for key in way:
+            at = at.setdefault(key, {})
+    return tree
+
+
+def _struct(tree: Mapping[str, Any], above: Way, required: frozenset[str], digits: frozenset[Way]) -> Any:
+    """A type that holds the values of `tree` and nothing else."""
+    fields = []
+    for key, below in tree.items():
+        way = (*above, key)
+        if below:
+            value_type = _struct(below, way, frozenset(), digits) | _SCALAR
+        else:
+            value_type = msgspec.Raw if way in digits else _SCALAR
+        fields.append((_field(key), value_type, msgspec.UNSET if key in required else None))
+    return msgspec.defstruct("Line", fields, rename={_field(key): key for key in tree}, gc=False)
+
+
+def _field(key: str) -> str:
+    """A key as a name that Python accepts."""
+    return f"f{key.encode().hex()}"
+
+
+def _along(way: Way, rows: list[Any]) -> list[Any]:
+    column = rows
+    for key in way:
+        name = _field(key)
+        try:
+            column = list(map(attrgetter(name), column))
+        except AttributeError:
+            column = [getattr(value, name, None) for value in column]
+    return column
+
+
+def _taken(rows: list[Any], kept: list[int] | None) -> list[Any]:
+    return rows if kept is None else [rows[row] for row in kept]
+
+
+def _may_lose_digits(column: list[Any]) -> bool:
+    found = kinds(column)
+    return float in found and (found != {float} or whole_micros(column) is None)
+
+
+def _exact_value(raw: Any) -> Any:
+    """A value as JSON wrote it: a fraction as text, all else decoded."""
+    if raw is None:
+        return None
+    text = bytes(raw)
+    if text[:1] in b'"[{tfn':
+        return orjson.loads(text)
+    return text.decode() if b"." in text or b"e" in text or b"E" in text else int(text)
