@@ -28,8 +28,13 @@ def plan(trace: Trace, shape: Shape) -> Schedule:
     The schedule is as long as the window, of which only what lies within the trace counts; without one it ends
     1 ns after the last arrival. Extra requests take lengths, model and prefix blocks from rows of the window,
     drawn by the seed; they belong to no session.
-    Raises ScheduleError if the window holds no request or an injection does not fit.
+    Raises ScheduleError if no request has an input length, the window holds no request or an injection does not fit.
     """
+    if not trace.has_input_lengths:
+        raise ScheduleError(
+            "the trace has no input lengths, so no prompt can be made of the recorded size",
+            hint="record a log that tells them (docs/recording.md lists which do)",
+        )
     arrivals_ns = trace.arrival_ns - trace.arrival_ns[0]
     start_ns, window_ns, first, last = _window(arrivals_ns, shape)
     rows = np.arange(first, last, dtype=np.int64)

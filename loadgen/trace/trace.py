@@ -53,8 +53,9 @@ class TraceMetadata:
 class Trace:
     """Requests in order of arrival, as columns (see trace.schema), with what is known of their origin.
 
-    Raises TraceError if a column is missing or of another type, if arrivals descend or are negative,
-    if a length is negative, or if no input length column holds a value.
+    Lengths may all be unknown: arrivals alone are a trace, though none that can be replayed.
+    Raises TraceError if a column is missing or of another type, if arrivals descend or are negative, or if a
+    length is negative.
     """
 
     table: pa.Table
@@ -66,15 +67,15 @@ class Trace:
         if self.num_rows == 0:
             raise no_rows()
         check_rows(self.table)
-        if all(self.table.column(column).null_count == self.num_rows for column in INPUT_COLUMNS):
-            raise TraceError(
-                "no request has an input length: " + ", ".join(INPUT_COLUMNS) + " are all empty",
-                hint="record a field that tells the length of the prompt (tokens, characters or bytes)",
-            )
 
     @property
     def num_rows(self) -> int:
         return int(self.table.num_rows)
+
+    @property
+    def has_input_lengths(self) -> bool:
+        """Whether the length of any request is known, in any unit."""
+        return any(self.table.column(column).null_count < self.num_rows for column in INPUT_COLUMNS)
 
     @property
     def arrival_ns(self) -> npt.NDArray[np.int64]:

@@ -93,6 +93,18 @@ def test_what_cannot_be_planned_is_one_line_of_fact_and_one_of_advice(
     assert advice.startswith("hint:")
 
 
+@pytest.mark.parametrize("verb", [("plan",), ("replay", "--url", "http://127.0.0.1:9")])
+def test_arrivals_without_input_lengths_are_refused_with_advice(
+    tmp_path: Path, verb: tuple[str, ...]
+) -> None:
+    path = traces.written(tmp_path, [0.0, 1.0], input_tokens=[None, None])
+    refused = command.run(verb[0], path, *verb[1:], folder=tmp_path)
+    fact, advice = refused.stderr.splitlines()
+    assert (refused.returncode, refused.stdout) == (2, "")
+    assert fact.startswith("error: the trace has no input lengths")
+    assert advice.startswith("hint:")
+
+
 def shown_of(trace: Trace, shape: Shape) -> str:
     written = io.StringIO()
     schedule = plan(trace, shape)

@@ -28,6 +28,15 @@ def offsets_s(schedule: Schedule) -> list[float]:
     return [moment / 1e9 for moment in schedule.planned_ns]
 
 
+def test_a_trace_of_arrivals_alone_is_refused() -> None:
+    with pytest.raises(ScheduleError, match="no input lengths"):
+        plan(trace_of([0, 1], input_tokens=[None, None]), Shape())
+
+
+def test_one_input_length_of_any_unit_is_enough() -> None:
+    plan(trace_of([0, 1], input_tokens=[None, None], input_bytes=[None, 5]), Shape())
+
+
 class TestWindowAndSpeed:
     @pytest.mark.parametrize(
         ("speedup", "expected"), [(2.0, [0, 30, 45]), (1.0, [0, 60, 90]), (0.5, [0, 120, 180])]

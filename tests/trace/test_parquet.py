@@ -61,6 +61,15 @@ def test_round_trip_keeps_every_value_and_the_metadata(path: Path) -> None:
     assert read.metadata.origin_unix_ns == 1_700_000_000_123_456_789
 
 
+def test_arrivals_alone_are_a_trace(path: Path) -> None:
+    moments = np.array([5, 7], dtype=np.int64)
+    metadata = TraceMetadata(origin_unix_ns=None, stamp_marks="arrival", arrival_from="t")
+    write_trace(assemble_trace(moments, {}, metadata), path)
+    read = read_trace(path)
+    assert read.arrival_ns.tolist() == [0, 2]
+    assert not read.has_input_lengths
+
+
 @pytest.mark.parametrize("kept", [0.5, -1, 4, 0])
 def test_cut_file_is_refused_in_one_line_that_names_it(path: Path, kept: float) -> None:
     """F48"""
