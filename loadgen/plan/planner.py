@@ -28,7 +28,8 @@ def plan(trace: Trace, shape: Shape) -> Schedule:
     The schedule is as long as the window, of which only what lies within the trace counts; without one it ends
     1 ns after the last arrival. Extra requests take lengths, model and prefix blocks from rows of the window,
     drawn by the seed; they belong to no session.
-    Raises ScheduleError if no request has an input length, the window holds no request or an injection does not fit.
+    Raises ScheduleError if no request has an input length, if the window holds no request, or if an injection does
+    not fit.
     """
     if not trace.has_input_lengths:
         raise ScheduleError(

@@ -124,7 +124,6 @@ def test_row_count_is_checked_against_the_metadata(path: Path) -> None:
 
 def test_trace_without_rows_is_refused(path: Path) -> None:
     """F47"""
-    table = pq.read_table(path)
     document = json.loads(pq.read_metadata(path).metadata[METADATA_KEY]) | {"rows": 0}
     empty = SCHEMA.empty_table().replace_schema_metadata({METADATA_KEY: json.dumps(document)})
     pq.write_table(empty, path)
