@@ -2,84 +2,132 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
 
 from loadgen.record.findings import Findings
 from loadgen.record.formats.nginx_pattern import NginxPattern
-from loadgen.record.line_batch import LineBatch
+from loadgen.record.line_batch import LineBatch, cut
 from loadgen.record.request_filter import RequestFilter
+from loadgen.record.value_columns import recoded
 from loadgen.trace.moments import calendar_ns
 
 _MAY_BE_EMPTY = ("request", "request_method", "request_uri", "uri")
+# A block in which lines cannot be told apart is cut in pieces, and these again, before lines are matched singly.
+_SMALLEST_PIECE = 1 << 14
+
+Lines = npt.NDArray[np.int64]
 
 
 @dataclass(frozen=True, slots=True)
 class AccessColumns:
-    """The requests of a batch that are kept: a sequence of bytes for each variable, all of one length."""
+    """The requests of a batch that are kept: a column of bytes for each variable, and the endpoints.
 
-    values: dict[str, Sequence[bytes]]
-    endpoints: list[str | None]
+    endpoints: dictionary<int32, string>, null where the pattern has no path.
+    """
+
+    values: dict[str, pa.Array]
+    endpoints: pa.DictionaryArray
 
     def moments_ns(self, name: str) -> npt.NDArray[np.int64]:
         """Unix ns of calendar stamps that carry their zone, as int64. Raises ValueError if one is none."""
-        texts = self.values[name]
-        moments = np.empty(len(texts), dtype=np.int64)
-        for row, text in enumerate(texts):
+        coded = self.values[name].dictionary_encode()
+        moments = []
+        for text in coded.dictionary.to_pylist():
             ns, offset_ns = calendar_ns(text.decode("latin-1"))
-            moments[row] = ns - (offset_ns or 0)
-        return moments
+            moments.append(ns - (offset_ns or 0))
+        of_row: npt.NDArray[np.int64] = np.array(moments, dtype=np.int64)[np.asarray(coded.indices)]
+        return of_row
 
 
 def read_access_lines(
     batch: LineBatch, pattern: NginxPattern, request_filter: RequestFilter, findings: Findings
 ) -> AccessColumns:
     """The lines of `batch` that match and are kept; other and malformed lines go to `findings`."""
-    if not batch.data:
-        return AccessColumns({name: [] for name in pattern.names}, [])
-    rows = pattern.regex.findall(batch.data.removesuffix(b"\n"))
+    parts = list(_parts(batch.data, 0, pattern)) or [_matched(b"", np.empty(0, dtype=np.int64), pattern)]
+    lines = np.concatenate([part_lines for part_lines, _ in parts])
+    columns = {name: pa.concat_arrays([part[name] for _, part in parts]) for name in pattern.names}
+    if np.any(lines[1:] < lines[:-1]):
+        order = np.argsort(lines, kind="stable")
+        lines, columns = (
+            lines[order],
+            {name: column.take(pa.array(order)) for name, column in columns.items()},
+        )
+    if lines.size < batch.num_lines:
+        _tell_malformed(batch, lines, findings)
+    endpoints = _endpoints(columns, lines.size, request_filter)
+    keep = endpoints.is_valid()
+    findings.num_other += lines.size - pc.sum(keep).as_py() if lines.size else 0
+    if endpoints.null_count:
+        columns = {name: column.filter(keep) for name, column in columns.items()}
+        endpoints = endpoints.filter(keep)
+    if not any(name in columns for name in _MAY_BE_EMPTY):
+        endpoints = pa.nulls(len(endpoints), endpoints.type)
+    return AccessColumns(columns, endpoints)
+
+
+def _parts(data: bytes, first: int, pattern: NginxPattern) -> Iterator[tuple[Lines, dict[str, pa.Array]]]:
+    """The lines of `data` that match, by their index from `first` on, and their columns; in pieces, any order."""
+    if not data:
+        return
+    num_lines = data.count(b"\n") + (not data.endswith(b"\n"))
+    if pattern.cells is None:
+        yield _matched(data, np.arange(first, first + num_lines), pattern)
+        return
+    found = pattern.cells.columns(data, num_lines)
+    if found is None and len(data) > _SMALLEST_PIECE:
+        for piece in cut(data):
+            yield from _parts(piece, first, pattern)
+            first += piece.count(b"\n")
+        return
+    if found is None:
+        yield _matched(data, np.arange(first, first + num_lines), pattern)
+        return
+    split, columns = found
+    yield split + first, columns
+    if split.size < num_lines:
+        left = np.delete(np.arange(num_lines), split)
+        lines = data.removesuffix(b"\n").split(b"\n")
+        yield _matched(b"\n".join([lines[index] for index in left.tolist()]) + b"\n", left + first, pattern)
+
+
+def _matched(data: bytes, numbers: Lines, pattern: NginxPattern) -> tuple[Lines, dict[str, pa.Array]]:
+    """The same by regular expression, which reads any line; numbers: the index of each line of `data`."""
+    rows = pattern.regex.findall(data.removesuffix(b"\n")) if data else []
     if len(pattern.names) == 1:
         rows = [(value,) for value in rows]
-    names = pattern.names
-    columns: dict[str, Sequence[bytes]] = dict(zip(names, zip(*rows, strict=True), strict=True))
     # A value that no well-formed line lacks: the line is malformed where it is empty.
-    marks = columns[next(name for name in names if name not in _MAY_BE_EMPTY)]
-    num_malformed = list(marks).count(b"")
-    if num_malformed:
-        _tell_malformed(batch, marks, findings)
-    endpoints = _endpoints(columns, len(rows), request_filter)
-    kept = [
-        row
-        for row, (endpoint, mark) in enumerate(zip(endpoints, marks, strict=True))
-        if endpoint is not None and mark
-    ]
-    findings.num_other += len(rows) - num_malformed - len(kept)
-    if len(kept) < len(rows):
-        columns = {name: [values[row] for row in kept] for name, values in columns.items()}
-        endpoints = [endpoints[row] for row in kept]
-    return AccessColumns(columns, [endpoint or None for endpoint in endpoints])
+    mark = next(place for place, name in enumerate(pattern.names) if name not in _MAY_BE_EMPTY)
+    kept = [index for index, row in enumerate(rows) if row[mark]]
+    columns = {
+        name: pa.array([rows[index][place] for index in kept], pa.binary())
+        for place, name in enumerate(pattern.names)
+    }
+    return numbers[kept], columns
 
 
 def _endpoints(
-    columns: dict[str, Sequence[bytes]], num_rows: int, request_filter: RequestFilter
-) -> list[str | None]:
-    if "request" in columns:
-        return [request_filter.endpoint(request) for request in columns["request"]]
-    paths = columns.get("request_uri") or columns.get("uri")
-    if paths is None:
-        return [""] * num_rows
-    methods = columns.get("request_method") or [b"POST"] * num_rows
-    return [
-        request_filter.endpoint(method + b" " + path) for method, path in zip(methods, paths, strict=True)
-    ]
+    columns: dict[str, pa.Array], num_rows: int, request_filter: RequestFilter
+) -> pa.DictionaryArray:
+    """The endpoint of each line, null for those that are not to be kept."""
+    requests = columns.get("request")
+    if requests is None:
+        paths = columns["request_uri"] if "request_uri" in columns else columns.get("uri")
+        if paths is None:
+            return pa.array([""] * num_rows, pa.string()).dictionary_encode()
+        methods = columns.get("request_method", pa.scalar(b"POST", pa.binary()))
+        requests = pc.binary_join_element_wise(methods, paths, b" ")
+    coded = requests.dictionary_encode()
+    return recoded(coded, [request_filter.endpoint(request) for request in coded.dictionary.to_pylist()])
 
 
-def _tell_malformed(batch: LineBatch, marks: Sequence[bytes], findings: Findings) -> None:
+def _tell_malformed(batch: LineBatch, well_formed: Lines, findings: Findings) -> None:
     lines = batch.lines()
-    for row, mark in enumerate(marks):
-        if not mark:
-            reason = "not a line of this log format" if lines[row] else "an empty line"
-            findings.add_malformed(batch.source, batch.number_of(row), reason, lines[row])
+    for index in np.delete(np.arange(batch.num_lines), well_formed).tolist():
+        reason = "not a line of this log format" if lines[index] else "an empty line"
+        findings.add_malformed(batch.source, batch.number_of(index), reason, lines[index])

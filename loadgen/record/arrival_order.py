@@ -9,10 +9,12 @@ import numpy.typing as npt
 
 Moments = npt.NDArray[np.int64]
 
-# Lines are written at completion, a little out of order by buffers and threads: only where so many lines in a row
-# stand this far behind an earlier one did the clock itself go back.
+# Lines stand a little out of order by buffers and threads: only where so many in a row are this far behind an
+# earlier one did the clock itself go back.
 _STEP_NS = 2 * 10**9
 _LINES_BEHIND = 16
+# With so many lines before the one above them, a log is in no order of time at all.
+_UNSORTED = 0.25
 
 
 class ArrivalOrder:
@@ -29,8 +31,11 @@ class ArrivalOrder:
         self.num_clock_steps = 0
         self.largest_step_ns = 0
 
-    def add(self, arrival_ns: Moments, written_ns: Moments | None) -> None:
-        """Add a batch of one file: arrivals, and when their lines were written where that is known."""
+    def add(self, arrival_ns: Moments, end_ns: Moments | None) -> None:
+        """Add a batch of one file: arrivals, and completions where they are known.
+
+        Lines were written in the order of one of the two; the one that they follow better tells of the clock.
+        """
         if not arrival_ns.size:
             return
         latest_ns = np.maximum(np.maximum.accumulate(arrival_ns), self._latest_ns)
@@ -38,7 +43,8 @@ class ArrivalOrder:
         self._latest_ns = int(latest_ns[-1])
         if self._divisor != 1:
             self._divisor = gcd(self._divisor, int(np.gcd.reduce(arrival_ns)))
-        if written_ns is not None:
+        written_ns = min((arrival_ns, arrival_ns if end_ns is None else end_ns), key=_share_descending)
+        if _share_descending(written_ns) < _UNSORTED:
             for step_ns in clock_steps_ns(written_ns):
                 self.num_clock_steps += 1
                 self.largest_step_ns = max(self.largest_step_ns, step_ns)
@@ -53,25 +59,19 @@ class ArrivalOrder:
 
 
 def clock_steps_ns(written_ns: Moments) -> list[int]:
-    """By how much the moments of writing go back, for each time that they do so and stay back."""
-    steps: list[int] = []
+    """By how much the moments of writing go back, for each time that they do so and stay back for 16 lines."""
+    if written_ns.size <= _LINES_BEHIND:
+        return []
     latest_ns = np.maximum.accumulate(written_ns)
-    behind_ns = latest_ns - written_ns
-    row = 0
-    while row < written_ns.size:
-        found = np.flatnonzero(behind_ns[row:] > _STEP_NS)
-        if not found.size:
-            break
-        start = row + int(found[0])
-        following = written_ns[start : start + _LINES_BEHIND]
-        back_ns = int(latest_ns[start] - following.max())
-        if following.size == _LINES_BEHIND and back_ns > _STEP_NS:
-            steps.append(back_ns)
-            # The clock that holds from here on has its own latest moment.
-            latest_ns = np.maximum.accumulate(written_ns[start:])
-            behind_ns = np.concatenate([np.zeros(start, dtype=np.int64), latest_ns - written_ns[start:]])
-            latest_ns = np.concatenate([written_ns[:start], latest_ns])
-            row = start + 1
-        else:
-            row = start + 1
-    return steps
+    num_starts = written_ns.size - _LINES_BEHIND
+    following_ns = written_ns[1 : num_starts + 1].copy()
+    for distance in range(2, _LINES_BEHIND + 1):
+        np.maximum(following_ns, written_ns[distance : num_starts + distance], out=following_ns)
+    back_ns = latest_ns[:num_starts] - following_ns
+    is_behind = back_ns > _STEP_NS
+    starts = np.flatnonzero(is_behind & ~np.concatenate([[False], is_behind[:-1]]))
+    return [int(step_ns) for step_ns in back_ns[starts]]
+
+
+def _share_descending(moments_ns: Moments) -> float:
+    return float(np.mean(moments_ns[1:] < moments_ns[:-1])) if moments_ns.size > 1 else 0.0

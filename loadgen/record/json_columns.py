@@ -11,13 +11,12 @@ import orjson
 
 from loadgen.record.json_decoder import JsonDecoder, UnevenBlockError
 from loadgen.record.json_path import JsonPath
-from loadgen.record.line_batch import WRITTEN_FIELD, LineBatch
+from loadgen.record.line_batch import WRITTEN_FIELD, LineBatch, cut
 
 # Longer than a double can hold exactly near 2e9 s: such a number is read again by its digits.
 _EXACT_DIGITS = 17
 _LOOKED_AT = 8
-# A block with a line that fails is cut in so many pieces, and each of those again, before lines are read singly.
-_PIECES = 16
+# A block with a line that fails is cut in pieces, and each of those again, before lines are read singly.
 _SMALLEST_PIECE = 1 << 14
 
 
@@ -85,7 +84,7 @@ class JsonColumnReader:
                 rows, values = self._decoder.columns(data, num_lines)
             except UnevenBlockError:
                 if len(data) > _SMALLEST_PIECE:
-                    for piece in _cut(data):
+                    for piece in cut(data):
                         yield from self._parts(piece, first, batch)
                         first += piece.count(b"\n")
                     return
@@ -128,16 +127,6 @@ def _documents(data: bytes) -> list[Any]:
         except orjson.JSONDecodeError:
             continue
     return documents
-
-
-def _cut(data: bytes) -> Iterator[bytes]:
-    """About _PIECES pieces of whole lines."""
-    size = max(1, len(data) // _PIECES)
-    start = 0
-    while start < len(data):
-        end = data.find(b"\n", min(start + size, len(data)) - 1) + 1 or len(data)
-        yield data[start:end]
-        start = end
 
 
 def _is_long(value: object) -> bool:

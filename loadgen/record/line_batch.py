@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 
 # The name under which a wrapper's own moment can be asked for, as if it were a field of the line.
 WRITTEN_FIELD = "@written"
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class LineBatch:
     """Whole lines of one source.
 
@@ -53,6 +54,17 @@ class LineBatch:
             lines = [line.removesuffix(b"\r") for line in lines]
         return lines
 
-    @property
+    @cached_property
     def num_lines(self) -> int:
+        """How many lines there are, the last one perhaps without its end."""
         return self.data.count(b"\n") + (not self.data.endswith(b"\n") if self.data else 0)
+
+
+def cut(data: bytes) -> Iterator[bytes]:
+    """Whole lines of `data` in about 16 pieces."""
+    size = max(1, len(data) // 16)
+    start = 0
+    while start < len(data):
+        end = data.find(b"\n", min(start + size, len(data)) - 1) + 1 or len(data)
+        yield data[start:end]
+        start = end

@@ -49,13 +49,13 @@ class RequestBatch:
         return int(self.arrival_unix_ns.size)
 
     @property
-    def written_unix_ns(self) -> npt.NDArray[np.int64] | None:
-        """When the requests were completed, which is when most logs write; None where durations are not known."""
+    def end_unix_ns(self) -> npt.NDArray[np.int64] | None:
+        """When the requests were completed; None where durations are not known."""
         durations = self.columns.get("duration_ns")
         if not isinstance(durations, pa.Array) or durations.null_count:
             return None
-        written: npt.NDArray[np.int64] = self.arrival_unix_ns + np.asarray(durations)
-        return written
+        end_ns: npt.NDArray[np.int64] = self.arrival_unix_ns + np.asarray(durations)
+        return end_ns
 
     def only(self, keep: npt.NDArray[np.bool_]) -> RequestBatch:
         """The requests where `keep` is true."""

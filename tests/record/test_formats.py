@@ -10,7 +10,8 @@ import pytest
 
 from loadgen.errors import RecordError, UsageError
 from loadgen.record.fields import written_duration_ns
-from loadgen.record.recorder import Recording, record_logs
+from loadgen.record.recorder import record_logs
+from loadgen.record.recording import Recording
 from loadgen.record.settings import RecordSettings
 
 COMMON = '192.0.2.7 - - [25/Oct/2026:02:00:01 +0100] "POST /v1/chat HTTP/1.1" 200 812 "-" "demo/1"'

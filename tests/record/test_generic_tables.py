@@ -14,7 +14,8 @@ import pyarrow as pa
 import pytest
 
 from loadgen.errors import RecordError, UsageError
-from loadgen.record.recorder import Recording, record_logs
+from loadgen.record.recorder import record_logs
+from loadgen.record.recording import Recording
 from loadgen.record.selection import Selection
 from loadgen.record.settings import RecordSettings
 

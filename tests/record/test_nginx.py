@@ -10,7 +10,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from loadgen.errors import RecordError, UsageError
-from loadgen.record.recorder import Recording, record_logs
+from loadgen.record.recorder import record_logs
+from loadgen.record.recording import Recording
 from loadgen.record.settings import RecordSettings
 
 HEAD = '192.0.2.7 - - [25/Oct/2026:02:00:01 +0100] "{request}" {status} 812 "-" "demo/1"'

@@ -10,7 +10,8 @@ import pyarrow.parquet as pq
 import pytest
 
 from loadgen.errors import RecordError
-from loadgen.record.recorder import Recording, record_logs
+from loadgen.record.recorder import record_logs
+from loadgen.record.recording import Recording
 from loadgen.record.settings import RecordSettings
 
 START_NS = 1_704_067_200_123_456_789  # 2024-01-01T00:00:00.123456789Z

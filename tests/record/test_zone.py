@@ -7,7 +7,8 @@ from pathlib import Path
 import pytest
 
 from loadgen.errors import RecordError, UsageError
-from loadgen.record.recorder import Recording, record_logs
+from loadgen.record.recorder import record_logs
+from loadgen.record.recording import Recording
 from loadgen.record.settings import RecordSettings
 from loadgen.record.zone import ZoneClock, parse_zone
 from loadgen.trace.moments import calendar_ns

@@ -6,22 +6,23 @@ import re
 from dataclasses import dataclass
 
 from loadgen.errors import UsageError
+from loadgen.record.line_cells import WHOLE_NUMBER, CellPattern, cell_pattern
 
 # Variables that a recording reads, and the text each must have for its line to be well-formed.
 _READ = {
-    "msec": rb"\d{9,11}\.\d+",
-    "request_time": rb"\d{1,8}(?:\.\d+)?",
-    "time_local": rb"\d\d/[A-Z][a-z][a-z]/\d{4}:\d\d:\d\d:\d\d [+-]\d{4}",
-    "time_iso8601": rb"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(?:[+-]\d\d:\d\d|Z)",
-    "status": rb"\d{1,3}",
-    "request_length": rb"\d+|-",
-    "bytes_sent": rb"\d+|-",
-    "body_bytes_sent": rb"\d+|-",
+    "msec": r"\d{9,11}\.\d{1,9}",
+    "request_time": r"\d{1,8}(?:\.\d{1,9})?",
+    "time_local": r"\d\d/[A-Z][a-z][a-z]/\d{4}:\d\d:\d\d:\d\d [+-]\d{4}",
+    "time_iso8601": r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(?:[+-]\d\d:\d\d|Z)",
+    "status": r"\d{1,3}",
+    "request_length": WHOLE_NUMBER,
+    "bytes_sent": WHOLE_NUMBER,
+    "body_bytes_sent": WHOLE_NUMBER,
     # Not variables of nginx: what other servers' formats are translated to.
-    "start_time": rb"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(?:\.\d+)?(?:Z|[+-]\d\d:?\d\d)",
-    "duration_us": rb"\d{1,14}",
-    "duration_ms": rb"\d{1,11}",
-    "duration_s": rb"\d{1,8}",
+    "start_time": r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(?:\.\d+)?(?:Z|[+-]\d\d:?\d\d)",
+    "duration_us": r"\d{1,14}",
+    "duration_ms": r"\d{1,11}",
+    "duration_s": r"\d{1,8}",
     "request": None,
     "request_method": None,
     "request_uri": None,
@@ -38,16 +39,21 @@ _NEEDLESS_BESIDE = {
 }
 _VARIABLE = re.compile(r"\$(?:\{(\w+)\}|(\w+))")
 
+_REQUEST_LINE = re.compile(r'"\$request_method \$(?:request_)?uri(?: \$server_protocol)?"')
+
 
 @dataclass(frozen=True, slots=True)
 class NginxPattern:
-    """One kind of line: `regex.findall` gives a tuple for each line, the groups in the order of `names`.
+    """One kind of line: `cells` splits most lines of a block at once, `regex` reads any.
+
+    `regex.findall` gives a tuple for each line, the groups in the order of `names`.
 
     A line of another kind gives a tuple of empty values, so that positions are line numbers.
     """
 
     regex: re.Pattern[bytes]
     names: tuple[str, ...]
+    cells: CellPattern | None
 
     def has(self, name: str) -> bool:
         """Whether lines carry this variable."""
@@ -59,7 +65,8 @@ def compile_log_format(log_format: str) -> NginxPattern:
 
     Raises UsageError if it holds no variable.
     """
-    text = _bare(log_format)
+    # Quoted, the three are what $request is.
+    text = _REQUEST_LINE.sub('"$request"', _bare(log_format))
     pieces = _VARIABLE.split(text)
     if len(pieces) == 1:
         raise UsageError(
@@ -75,11 +82,18 @@ def compile_log_format(log_format: str) -> NginxPattern:
         before, after = pieces[index - 1], pieces[index + 2]
         if name in _READ and name not in names and name not in needless:
             names.append(name)
-            expression += b"(" + (_READ[name] or _free(name, before, after)) + b")"
+            check = _READ[name]
+            expression += b"(" + (check.encode() if check else _free(name, before, after)) + b")"
         else:
             expression += b"(?:" + _free(name, before, after) + b")"
         expression += re.escape(after.encode())
-    return NginxPattern(re.compile(rb"^(?:" + expression + rb"\r?$|.*$)", re.MULTILINE), tuple(names))
+    texts = [pieces[index] for index in range(0, len(pieces), 3)]
+    variables = [pieces[index] or pieces[index + 1] for index in range(1, len(pieces), 3)]
+    return NginxPattern(
+        re.compile(rb"^(?:" + expression + rb"\r?$|.*$)", re.MULTILINE),
+        tuple(names),
+        cell_pattern(texts, variables, {name: _READ[name] for name in names}),
+    )
 
 
 def _free(name: str, before: str, after: str) -> bytes:
