@@ -66,7 +66,7 @@ def record_logs(
         kept = selection.kept(batch, num_found)
         num_found += batch.num_rows
         store.add(kept)
-        order.add(kept.arrival_unix_ns, kept.written_unix_ns)
+        order.add(kept.arrival_unix_ns, kept.end_unix_ns)
     where = paths[0].name if len(paths) == 1 else f"{paths[0].name} and {len(paths) - 1} more"
     if num_found == 0:
         raise _nothing_usable(where, name, findings)

@@ -10,7 +10,8 @@ from typing import Any
 
 import pytest
 
-from loadgen.record.recorder import Recording, record_logs
+from loadgen.record.recorder import record_logs
+from loadgen.record.recording import Recording
 from loadgen.record.settings import RecordSettings
 
 LOGS = Path(__file__).resolve().parents[3] / "shared" / "logs"
