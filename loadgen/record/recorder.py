@@ -19,6 +19,7 @@ from loadgen.record.selection import EVERYTHING, Selection
 from loadgen.record.settings import RecordSettings
 from loadgen.record.sources import LogSources, head_lines, oldest_first
 from loadgen.record.wrappers.catalog import find_wrapper
+from loadgen.record.wrappers.nesting import unwrapped_head
 from loadgen.record.wrappers.wrapper import Wrapper
 from loadgen.trace.source_stream import STDIN
 from loadgen.trace.trace import TraceMetadata
@@ -44,7 +45,7 @@ def record_logs(
     head = head_lines(paths[0])
     wrapping = find_wrapper(settings.wrapper, head)
     if wrapping is not None:
-        head = _unwrapped_head(wrapping[1], paths[0].name, head)
+        head = unwrapped_head(wrapping[1], head)
     if paths[0] == STDIN and format_name == "auto":
         raise RecordError("standard input is read once, so its format is not looked at", hint="give --format")
     if format_name == "auto" and len(paths) == 1 and not any(head):
@@ -96,13 +97,8 @@ def record_logs(
     return Recording(store, order, findings, metadata, busiest_ns=selection.busiest_ns)
 
 
-def _unwrapped_head(wrapper: type[Wrapper], source: str, head: Sequence[bytes]) -> list[bytes]:
-    start = LineBatch(source, 0, 1, b"\n".join(head))
-    return [line for batch in wrapper.unwrap([start], Findings()) for line in batch.lines()]
-
-
 def _first_stamp_ns(
-    name: str, settings: RecordSettings, head: LineBatch, wrapping: tuple[str, type[Wrapper]] | None
+    name: str, settings: RecordSettings, head: LineBatch, wrapping: tuple[str, Wrapper] | None
 ) -> int | None:
     """The first arrival that `head` holds, read by a reader of its own."""
     _, log_format = make_format(name, settings, head.lines())

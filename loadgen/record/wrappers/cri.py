@@ -11,6 +11,7 @@ from collections.abc import Iterable, Iterator, Sequence
 
 from loadgen.record.findings import Findings
 from loadgen.record.line_batch import LineBatch
+from loadgen.record.wrappers.split_lines import SplitLines
 from loadgen.record.wrappers.wrapper import Unwrapped
 
 _LINE = re.compile(
@@ -28,18 +29,20 @@ class CriWrapper:
 
     @staticmethod
     def unwrap(batches: Iterable[LineBatch], findings: Findings) -> Iterator[LineBatch]:
-        parts: dict[bytes, bytes] = {}
+        split = SplitLines()
         for batch in batches:
             inner = Unwrapped(batch)
-            for number, line in enumerate(batch.lines(), start=batch.first_line):
+            for index, line in enumerate(batch.lines()):
                 found = _LINE.match(line)
                 if found is None:
-                    findings.add_malformed(batch.source, number, "no CRI log line", line)
+                    inner.pass_on(index, line, "no CRI log line", findings)
                     continue
-                time, stream, mark, text = found.groups()
-                joined = parts.pop(stream, b"") + text
-                if mark == b"F":
-                    inner.add(joined, time.decode(), number)
+                time, stream, number = found[1].decode(), found[2].decode(), batch.number_of(index)
+                if found[3] == b"F":
+                    inner.add(split.joined(stream, found[4]), time, number)
                 else:
-                    parts[stream] = joined
+                    split.hold(stream, found[4], batch, time, number)
             yield inner.batch()
+        rest = split.rest()
+        if rest is not None:
+            yield rest

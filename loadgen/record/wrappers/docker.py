@@ -13,6 +13,7 @@ import orjson
 from loadgen.record.findings import Findings
 from loadgen.record.json_records import has_keys
 from loadgen.record.line_batch import LineBatch
+from loadgen.record.wrappers.split_lines import SplitLines
 from loadgen.record.wrappers.wrapper import Unwrapped
 
 
@@ -25,19 +26,23 @@ class DockerWrapper:
 
     @staticmethod
     def unwrap(batches: Iterable[LineBatch], findings: Findings) -> Iterator[LineBatch]:
-        parts: dict[object, str] = {}
+        split = SplitLines()
         for batch in batches:
             inner = Unwrapped(batch)
-            for number, line in enumerate(batch.lines(), start=batch.first_line):
+            for index, line in enumerate(batch.lines()):
+                number = batch.number_of(index)
                 try:
                     record = orjson.loads(line)
-                    text, stream, time = record["log"], record.get("stream"), record["time"]
-                    joined = parts.pop(stream, "") + text
+                    text: bytes = record["log"].encode("utf-8", "surrogatepass")
+                    stream, time = str(record.get("stream")), str(record["time"])
                 except (ValueError, TypeError, KeyError, AttributeError):
-                    findings.add_malformed(batch.source, number, "no Docker json-file record", line)
+                    inner.pass_on(index, line, "no Docker json-file record", findings)
                     continue
-                if joined.endswith("\n"):
-                    inner.add(joined.encode("utf-8", "surrogatepass"), str(time), number)
+                if text.endswith(b"\n"):
+                    inner.add(split.joined(stream, text), time, number)
                 else:
-                    parts[stream] = joined
+                    split.hold(stream, text, batch, time, number)
             yield inner.batch()
+        rest = split.rest()
+        if rest is not None:
+            yield rest

@@ -1,16 +1,22 @@
-"""Wrappers that are one JSON document of a whole file: CloudWatch events, Loki query results."""
+"""Wrappers that are JSON documents: CloudWatch events, Loki query results, arrays of records."""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Iterator, Sequence
-from itertools import groupby
-from typing import Any
 
 import orjson
 
 from loadgen.record.findings import Findings
 from loadgen.record.line_batch import LineBatch
+from loadgen.record.wrappers.elements import elements
 from loadgen.record.wrappers.wrapper import Unwrapped
+
+# Under which keys exports and query answers carry their records; "" is an array at the top.
+_RECORD_KEYS = ("", "data", "resourceSpans", "batches")
+_RECORDS = re.compile(
+    rb'\s*(?:\[\s*\{|\{(?:.*?[{,])?\s*"(?:data|resourceSpans|batches)"\s*:\s*\[\s*\{)', re.DOTALL
+)
 
 
 class CloudwatchWrapper:
@@ -23,15 +29,14 @@ class CloudwatchWrapper:
 
     @staticmethod
     def unwrap(batches: Iterable[LineBatch], findings: Findings) -> Iterator[LineBatch]:
-        for outer, document in _documents(batches, findings):
+        for outer, events in elements(batches, ("events",), findings):
             inner = Unwrapped(outer)
-            for number, event in enumerate(_list(document.get("events")), start=1):
+            for event in events:
                 try:
-                    inner.add(
-                        event["message"].encode("utf-8", "surrogatepass"), str(event["timestamp"]), number
-                    )
+                    message = event.value["message"].encode("utf-8", "surrogatepass")
+                    inner.add(message, str(event.value["timestamp"]), event.line)
                 except (TypeError, KeyError, AttributeError):
-                    findings.add_malformed(outer.source, number, "no CloudWatch event", b"")
+                    findings.add_malformed(outer.source, event.line, "no CloudWatch event", event.text)
             yield inner.batch()
 
 
@@ -45,43 +50,59 @@ class LokiWrapper:
 
     @staticmethod
     def unwrap(batches: Iterable[LineBatch], findings: Findings) -> Iterator[LineBatch]:
-        for outer, document in _documents(batches, findings):
-            inner = Unwrapped(outer)
-            data = document.get("data")
-            results = _list(data.get("result")) if isinstance(data, dict) else []
-            entries: list[tuple[int, bytes]] = []
-            for number, entry in enumerate(_entries(results), start=1):
+        first: LineBatch | None = None
+        entries: list[tuple[int, bytes, int]] = []
+        for outer, pairs in elements(batches, ("values",), findings):
+            if first is not None and outer.file_index != first.file_index:
+                yield _oldest_first(first, entries)
+                first, entries = None, []
+            first = first or outer
+            for pair in pairs:
                 try:
-                    entries.append((int(entry[0]), entry[1].encode("utf-8", "surrogatepass")))
+                    line = pair.value[1].encode("utf-8", "surrogatepass")
+                    entries.append((int(pair.value[0]), line, pair.line))
                 except (ValueError, TypeError, LookupError, AttributeError):
-                    findings.add_malformed(outer.source, number, "no Loki entry", b"")
-            # Oldest first, as a file would hold them.
-            for number, (time_ns, line) in enumerate(sorted(entries, key=lambda one: one[0]), start=1):
-                inner.add(line, str(time_ns), number)
+                    findings.add_malformed(outer.source, pair.line, "no Loki entry", pair.text)
+        if first is not None:
+            yield _oldest_first(first, entries)
+
+
+class ArrayWrapper:
+    """A JSON array of records, at the top of a document or under `data`: what APIs answer and tables export.
+
+    Each record becomes a line. Spans of OTLP come like this, too, when they are written as one document.
+    """
+
+    @staticmethod
+    def looks_like(head: Sequence[bytes]) -> bool:
+        if not _RECORDS.match(b"\n".join(head)):
+            return False
+        lines = [line for line in head if line.strip()]
+        if lines[0].lstrip().startswith(b"["):
+            return True
+        # Lines that are such objects each are batches of a longer log.
+        return len(lines) == 1 or not any(_has_records(line) for line in lines[:20])
+
+    @staticmethod
+    def unwrap(batches: Iterable[LineBatch], findings: Findings) -> Iterator[LineBatch]:
+        for outer, records in elements(batches, _RECORD_KEYS, findings):
+            inner = Unwrapped(outer)
+            for record in records:
+                inner.add(record.text, None, record.line)
             yield inner.batch()
 
 
-def _documents(
-    batches: Iterable[LineBatch], findings: Findings
-) -> Iterator[tuple[LineBatch, dict[str, Any]]]:
-    """Each file as one JSON object; one that is none counts as malformed."""
-    for _, of_file in groupby(batches, key=lambda batch: batch.file_index):
-        pieces = list(of_file)
-        try:
-            document = orjson.loads(b"".join(piece.data for piece in pieces))
-            if not isinstance(document, dict):
-                raise ValueError("no JSON object")
-        except ValueError as exc:
-            findings.add_malformed(pieces[0].source, 1, str(exc), pieces[0].data)
-            continue
-        yield pieces[0], document
+def _oldest_first(outer: LineBatch, entries: list[tuple[int, bytes, int]]) -> LineBatch:
+    """The entries in the order in which a file would hold them."""
+    inner = Unwrapped(outer)
+    for time_ns, line, number in sorted(entries, key=lambda entry: entry[0]):
+        inner.add(line, str(time_ns), number)
+    return inner.batch()
 
 
-def _entries(streams: list[Any]) -> Iterator[Any]:
-    for stream in streams:
-        if isinstance(stream, dict):
-            yield from _list(stream.get("values"))
-
-
-def _list(value: object) -> list[Any]:
-    return value if isinstance(value, list) else []
+def _has_records(line: bytes) -> bool:
+    try:
+        document = orjson.loads(line)
+    except orjson.JSONDecodeError:
+        return False
+    return isinstance(document, dict) and any(isinstance(document.get(key), list) for key in _RECORD_KEYS)

@@ -26,17 +26,17 @@ class JournaldWrapper:
     def unwrap(batches: Iterable[LineBatch], findings: Findings) -> Iterator[LineBatch]:
         for batch in batches:
             inner = Unwrapped(batch)
-            for number, line in enumerate(batch.lines(), start=batch.first_line):
+            for index, line in enumerate(batch.lines()):
                 try:
                     record = orjson.loads(line)
                     text, time = _text(record.get("MESSAGE")), record["__REALTIME_TIMESTAMP"]
                 except (ValueError, TypeError, KeyError, AttributeError):
-                    findings.add_malformed(batch.source, number, "no journald record", line)
+                    inner.pass_on(index, line, "no journald record", findings)
                     continue
                 if text is None:
                     findings.num_other += 1
                 else:
-                    inner.add(text, str(time), number)
+                    inner.add(text, str(time), batch.number_of(index))
             yield inner.batch()
 
 
