@@ -59,7 +59,7 @@ def read_access_lines(
             {name: column.take(pa.array(order)) for name, column in columns.items()},
         )
     if lines.size < batch.num_lines:
-        _tell_malformed(batch, lines, findings)
+        _tell_unmatched(batch, lines, findings)
     endpoints = _endpoints(columns, lines.size, request_filter)
     keep = endpoints.is_valid()
     findings.num_other += lines.size - pc.sum(keep).as_py() if lines.size else 0
@@ -126,7 +126,11 @@ def _endpoints(
     return recoded(coded, [request_filter.endpoint(request) for request in coded.dictionary.to_pylist()])
 
 
-def _tell_malformed(batch: LineBatch, well_formed: Lines, findings: Findings) -> None:
+def _tell_unmatched(batch: LineBatch, well_formed: Lines, findings: Findings) -> None:
+    if batch.is_unwrapped:
+        # A wrapper carries lines of any kind.
+        findings.num_other += batch.num_lines - well_formed.size
+        return
     lines = batch.lines()
     for index in np.delete(np.arange(batch.num_lines), well_formed).tolist():
         reason = "not a line of this log format" if lines[index] else "an empty line"

@@ -143,6 +143,18 @@ def test_wrappers_can_be_named_the_outermost_first(tmp_path: Path) -> None:
     assert (fidelity.num_requests, fidelity.num_other, fidelity.num_malformed) == (1, 1, 0)
 
 
+def test_a_log_of_errors_beside_the_access_log_in_a_wrapper_is_other(tmp_path: Path) -> None:
+    access = (
+        '192.0.2.7 - - [25/Oct/2026:02:00:01 +0100] "POST /v1 HTTP/1.1" 200 8 "-" "a" '
+        "rt=1.503 msec=1792890001.204 rl=911 bs=1077"
+    )
+    text = "\n".join(
+        [cri(access), cri("2026/10/25 02:00:01 [error] 29#29: *1 upstream timed out"), cri(access)]
+    )
+    fidelity = record_text(tmp_path, text).fidelity
+    assert (fidelity.num_requests, fidelity.num_other, fidelity.num_malformed) == (2, 1, 0)
+
+
 def test_an_outermost_line_of_another_kind_is_malformed(tmp_path: Path) -> None:
     lines = [rfc3164(CADDY), rfc3164(CADDY), "Oct 25 00:59:59 ho", rfc3164(CADDY)]
     fidelity = record_text(tmp_path, "\n".join(lines)).fidelity

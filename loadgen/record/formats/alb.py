@@ -47,6 +47,9 @@ class AlbFormat:
         for batch in batches:
             for index, line in enumerate(batch.lines()):
                 found = _LINE.match(line)
+                if found is None and batch.is_unwrapped:
+                    findings.num_other += 1
+                    continue
                 if found is None:
                     reason = "not an ALB access log line" if line else "an empty line"
                     findings.add_malformed(batch.source, batch.number_of(index), reason, line)
