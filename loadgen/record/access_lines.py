@@ -12,7 +12,7 @@ import pyarrow.compute as pc
 
 from loadgen.record.findings import Findings
 from loadgen.record.formats.nginx_pattern import NginxPattern
-from loadgen.record.line_batch import LineBatch, cut
+from loadgen.record.line_batch import LineBatch, count_lines, cut
 from loadgen.record.request_filter import RequestFilter
 from loadgen.record.value_columns import recoded
 from loadgen.trace.moments import calendar_ns
@@ -49,7 +49,9 @@ def read_access_lines(
     batch: LineBatch, pattern: NginxPattern, request_filter: RequestFilter, findings: Findings
 ) -> AccessColumns:
     """The lines of `batch` that match and are kept; other and malformed lines go to `findings`."""
-    parts = list(_parts(batch.data, 0, pattern)) or [_matched(b"", np.empty(0, dtype=np.int64), pattern)]
+    parts = list(_parts(batch.data, batch.num_lines, 0, pattern)) or [
+        _matched(b"", np.empty(0, dtype=np.int64), pattern)
+    ]
     lines = np.concatenate([part_lines for part_lines, _ in parts])
     columns = {name: pa.concat_arrays([part[name] for _, part in parts]) for name in pattern.names}
     if np.any(lines[1:] < lines[:-1]):
@@ -71,19 +73,21 @@ def read_access_lines(
     return AccessColumns(columns, endpoints)
 
 
-def _parts(data: bytes, first: int, pattern: NginxPattern) -> Iterator[tuple[Lines, dict[str, pa.Array]]]:
+def _parts(
+    data: bytes, num_lines: int, first: int, pattern: NginxPattern
+) -> Iterator[tuple[Lines, dict[str, pa.Array]]]:
     """The lines of `data` that match, by their index from `first` on, and their columns; in pieces, any order."""
     if not data:
         return
-    num_lines = data.count(b"\n") + (not data.endswith(b"\n"))
     if pattern.cells is None:
         yield _matched(data, np.arange(first, first + num_lines), pattern)
         return
     found = pattern.cells.columns(data, num_lines)
     if found is None and len(data) > _SMALLEST_PIECE:
         for piece in cut(data):
-            yield from _parts(piece, first, pattern)
-            first += piece.count(b"\n")
+            num_of_piece = count_lines(piece)
+            yield from _parts(piece, num_of_piece, first, pattern)
+            first += num_of_piece
         return
     if found is None:
         yield _matched(data, np.arange(first, first + num_lines), pattern)

@@ -16,10 +16,29 @@ def nanoseconds(values: pa.Array, unit_ns: int) -> npt.NDArray[np.int64]:
 
     Raises ValueError if one is no number.
     """
-    moments_ns = decimal_ns(_texts(values), unit_ns)
+    texts = _texts(values)
+    moments_ns = _of_even_decimals(texts, unit_ns)
+    if moments_ns is None:
+        moments_ns = decimal_ns(texts, unit_ns)
     if moments_ns is not None:
         return moments_ns
     return np.array([number_ns(value.as_py().decode("latin-1"), unit_ns) for value in values], dtype=np.int64)
+
+
+def _of_even_decimals(texts: pa.Array, unit_ns: int) -> npt.NDArray[np.int64] | None:
+    """The same for numbers that have all as many decimals; None for others."""
+    points = pc.find_substring(texts, ".")
+    behind = pc.min_max(pc.subtract(pc.binary_length(texts), points)).as_py()
+    if behind["min"] is None or behind["min"] != behind["max"] or pc.min(points).as_py() < 0:
+        return None
+    step_ns, rest = divmod(unit_ns, 10 ** (behind["max"] - 1))
+    if rest:
+        return None
+    try:
+        digits = pc.replace_substring(texts, ".", "", max_replacements=1).cast(pa.int64())
+        return np.asarray(pc.multiply_checked(digits, step_ns).to_numpy(), dtype=np.int64)
+    except pa.ArrowInvalid:
+        return None
 
 
 def counts(values: pa.Array) -> pa.Array:

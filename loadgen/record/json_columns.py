@@ -11,7 +11,7 @@ import orjson
 
 from loadgen.record.json_decoder import JsonDecoder, UnevenBlockError
 from loadgen.record.json_path import JsonPath
-from loadgen.record.line_batch import WRITTEN_FIELD, LineBatch, cut
+from loadgen.record.line_batch import WRITTEN_FIELD, LineBatch, count_lines, cut
 
 # Longer than a double can hold exactly near 2e9 s: such a number is read again by its digits.
 _EXACT_DIGITS = 17
@@ -54,7 +54,7 @@ class JsonColumnReader:
         """The objects in `batch`, in its order; the wrapper's moments under WRITTEN_FIELD where there are."""
         if not self._is_prepared:
             self._prepare(batch)
-        parts = list(self._parts(batch.data, 0, batch))
+        parts = list(self._parts(batch.data, batch.num_lines, 0, batch))
         if len(parts) == 1:
             numbers, values = parts[0].numbers, dict(parts[0].values)
         else:
@@ -76,17 +76,17 @@ class JsonColumnReader:
             self._decoder = None
         self._is_prepared = True
 
-    def _parts(self, data: bytes, first: int, batch: LineBatch) -> Iterator[JsonColumns]:
+    def _parts(self, data: bytes, num_lines: int, first: int, batch: LineBatch) -> Iterator[JsonColumns]:
         """`data`, which begins at line `first` of the batch, in as large pieces as can be read at once."""
         if self._decoder is not None and data:
-            num_lines = data.count(b"\n") + (not data.endswith(b"\n"))
             try:
                 rows, values = self._decoder.columns(data, num_lines)
             except UnevenBlockError:
                 if len(data) > _SMALLEST_PIECE:
                     for piece in cut(data):
-                        yield from self._parts(piece, first, batch)
-                        first += piece.count(b"\n")
+                        num_of_piece = count_lines(piece)
+                        yield from self._parts(piece, num_of_piece, first, batch)
+                        first += num_of_piece
                     return
             else:
                 yield JsonColumns([first + row for row in rows] if first else rows, values, [])

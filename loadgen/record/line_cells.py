@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -21,6 +22,9 @@ Rows = npt.NDArray[np.int64]
 # What most variables have to match; checked by faster means than a regular expression.
 MAX_DIGITS = 9
 WHOLE_NUMBER = rf"\d{{1,{MAX_DIGITS}}}|-"
+DECIMAL_NUMBERS = {
+    rf"\d{{{least},{most}}}\.\d{{1,{MAX_DIGITS}}}": (least, most) for least, most in ((9, 11), (1, 8))
+}
 _FAR = 1 << 30
 _VARIABLE = "\0"
 # A cell is quoted as a whole or not at all; what is bare may be empty.
@@ -55,8 +59,8 @@ class CellPattern:
 
         None if the lines cannot be told apart: one holds a quote that does not end.
         """
-        # An empty line would be passed over, a lone CR would end one, a backslash may hide a quote.
-        if b"\n\n" in data or data.startswith(b"\n") or b"\r" in data or b"\\" in data:
+        # A lone CR would end a line, a backslash may hide a quote.
+        if b"\r" in data or b"\\" in data:
             return None
         # Lines that do not split are handed over as text.
         if not data.isascii() and not _is_utf8(data):
@@ -67,6 +71,7 @@ class CellPattern:
         except pa.ArrowInvalid:
             # Not one line splits.
             return None
+        # An empty line was passed over, or a quote that does not end took in several.
         if table.num_rows + len(uneven) != num_lines:
             return None
         lines = np.arange(num_lines, dtype=np.int64)
@@ -159,11 +164,18 @@ def _is_utf8(data: bytes) -> bool:
     return True
 
 
-def _matches(values: pa.Array, check: str) -> pa.Array:
+def _matches(values: pa.Array, check: str) -> Any:
     if check == WHOLE_NUMBER:
         texts = values.cast(pa.string())
         is_short = pc.less_equal(pc.binary_length(texts), MAX_DIGITS)
         return pc.or_(pc.and_(pc.ascii_is_decimal(texts), is_short), pc.equal(texts, "-"))
+    if check in DECIMAL_NUMBERS:
+        texts = values.cast(pa.string())
+        before = np.asarray(pc.find_substring(texts, "."))
+        behind = np.asarray(pc.binary_length(texts)) - before - 1
+        least, most = DECIMAL_NUMBERS[check]
+        has_digits = np.asarray(pc.ascii_is_decimal(pc.replace_substring(texts, ".", "", max_replacements=1)))
+        return has_digits & (before >= least) & (before <= most) & (behind >= 1) & (behind <= MAX_DIGITS)
     return pc.match_substring_regex(values, f"^(?:{check})$")
 
 

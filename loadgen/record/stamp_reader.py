@@ -9,6 +9,7 @@ from datetime import UTC, datetime, timedelta
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from loadgen.errors import RecordError
 from loadgen.record.findings import Findings
@@ -16,8 +17,8 @@ from loadgen.record.value_columns import (
     Faults,
     Values,
     decimal_ns,
-    kinds,
     local_ns,
+    of_one_kind,
     unit_of_integers,
     whole_micros,
     zoned_ns,
@@ -100,17 +101,19 @@ class StampReader:
 
     def _whole_column(self, values: Values, place_of: Callable[[int], str]) -> npt.NDArray[np.int64] | None:
         """The column at once, where all its stamps are of one kind; else None."""
-        found = kinds(values)
-        if found == {int}:
-            return self._whole_numbers(values)
-        if found == {float}:
-            return self._whole_floats(values)
-        if found != {str}:
+        array = of_one_kind(values)
+        if array is None or array.null_count or not len(array):
             return None
-        texts = pa.array(values, pa.string())
+        if pa.types.is_int64(array.type):
+            return self._whole_numbers(array)
+        if pa.types.is_floating(array.type):
+            return self._whole_floats(array)
+        return self._whole_texts(array, place_of) if pa.types.is_string(array.type) else None
+
+    def _whole_texts(self, texts: pa.Array, place_of: Callable[[int], str]) -> npt.NDArray[np.int64] | None:
         if self._unit in UNIT_NS:
             return decimal_ns(texts, UNIT_NS[self._unit])
-        if self._unit == "auto" and _NUMBER.fullmatch(values[0]):
+        if self._unit == "auto" and _NUMBER.fullmatch(texts[0].as_py()):
             return self._decimal_numbers(texts)
         return self._whole_calendar(texts, place_of) if self._unit in ("auto", "iso") else None
 
@@ -128,21 +131,22 @@ class StampReader:
         self._refuse_mixture()
         return moments_ns
 
-    def _whole_floats(self, values: Values) -> npt.NDArray[np.int64] | None:
+    def _whole_floats(self, seconds: pa.Array) -> npt.NDArray[np.int64] | None:
         """Epochs in seconds with at most 6 decimals, as their number shows."""
         if self._unit not in ("auto", "s") or self.guessed_unit not in (None, "s"):
             return None
-        if unit_of_integers(int(min(values)), int(max(values))) != "s":
+        bounds = pc.min_max(seconds).as_py()
+        if unit_of_integers(int(bounds["min"]), int(bounds["max"])) != "s":
             return None
-        micros = whole_micros(values)
+        micros = whole_micros(seconds)
         if micros is None:
             return None
         if self._unit == "auto":
             self._see("s")
         return micros * 1000
 
-    def _whole_numbers(self, values: Values) -> npt.NDArray[np.int64] | None:
-        lowest, highest = min(values), max(values)
+    def _whole_numbers(self, numbers: pa.Array) -> npt.NDArray[np.int64] | None:
+        lowest, highest = pc.min_max(numbers).as_py().values()
         unit = unit_of_integers(lowest, highest) if self._unit == "auto" else self._unit
         if unit is None or unit not in UNIT_NS:
             return None
@@ -152,7 +156,7 @@ class StampReader:
             self._see(unit)
         if max(-lowest, highest) >= 2**62 // UNIT_NS[unit]:
             return None
-        return np.array(values, dtype=np.int64) * UNIT_NS[unit]
+        return np.asarray(numbers.to_numpy(), dtype=np.int64) * UNIT_NS[unit]
 
     def _decimal_numbers(self, texts: pa.Array) -> npt.NDArray[np.int64] | None:
         """Epochs in digits, of the unit that their magnitude shows, all the same."""

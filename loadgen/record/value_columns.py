@@ -27,85 +27,93 @@ Values = Sequence[Any]
 # Why a row is malformed, by its place in the column.
 Faults = dict[int, str]
 
-_INTEGERS = frozenset({int, type(None)})
-_NUMBERS = frozenset({int, float, type(None)})
-_TEXTS = frozenset({str, type(None)})
-_MAX_NAME_IN_COLUMN = 200
 _MAX_EXACT_SECONDS = 4_000_000
 _ENOUGH_TO_TELL = 4096
 _LARGEST_ROUNDING_US = 0.3
 
 
-def kinds(values: Values) -> frozenset[type]:
-    """The types of the values."""
-    return frozenset(map(type, values))
+def of_one_kind(values: Values) -> pa.Array | None:
+    """`values` as int64, double, string, bool or null, null for None; None if they are of several kinds."""
+    try:
+        array = pa.array(values)
+    except (pa.ArrowException, OverflowError, UnicodeEncodeError):
+        return None
+    if pa.types.is_floating(array.type):
+        # Arrow takes true for 1.0.
+        return None if bool in set(map(type, values)) else array
+    known = (pa.types.is_int64, pa.types.is_string, pa.types.is_boolean, pa.types.is_null)
+    return array if any(is_kind(array.type) for is_kind in known) else None
 
 
 def counts(values: Values) -> tuple[pa.Array, Faults]:
     """int32 of lengths, null where missing. See fields.count_or_none."""
-    if kinds(values) <= _INTEGERS:
-        try:
-            array = pa.array(values, pa.int32())
-        except (pa.ArrowInvalid, OverflowError):
-            return _one_by_one(values, count_or_none, pa.int32())
-        lowest = pc.min(array).as_py()
-        if lowest is None or (lowest >= 0 and pc.max(array).as_py() <= MAX_COUNT):
-            return array, {}
+    array = of_one_kind(values)
+    if array is not None and (pa.types.is_int64(array.type) or pa.types.is_null(array.type)):
+        bounds = pc.min_max(array.cast(pa.int64())).as_py()
+        if bounds["min"] is None or (bounds["min"] >= 0 and bounds["max"] <= MAX_COUNT):
+            return array.cast(pa.int32()), {}
     return _one_by_one(values, count_or_none, pa.int32())
 
 
 def durations_ns(values: Values, unit_ns: int) -> tuple[pa.Array, Faults]:
     """int64 ns, null where missing. See fields.duration_ns_or_none."""
-    found = kinds(values)
-    if unit_ns and found <= _INTEGERS:
-        try:
-            array = pa.array(values, pa.int64())
-            lowest, highest = pc.min(array).as_py(), pc.max(array).as_py()
-            if lowest is None or (lowest >= 0 and highest < 2**62 // unit_ns):
-                return pc.multiply(array, unit_ns), {}
-        except (pa.ArrowInvalid, OverflowError):
-            pass
-    elif unit_ns and found <= _NUMBERS:
-        numbers = np.array([np.nan if value is None else value for value in values], dtype=np.float64)
-        missing = np.array([value is None for value in values])
-        known = numbers[~missing]
-        # Up to 46 days a double holds a duration to less than 1 ns.
-        if known.size == 0 or (known.min() >= 0 and known.max() * unit_ns < _MAX_EXACT_SECONDS * 1e9):
-            ns = np.rint(np.where(missing, 0, numbers) * unit_ns).astype(np.int64)
-            return pa.array(ns, mask=missing), {}
-    elif unit_ns and found == {str}:
-        ns_of_texts = decimal_ns(pa.array(values, pa.string()), unit_ns)
-        if ns_of_texts is not None and (ns_of_texts.size == 0 or ns_of_texts.min() >= 0):
-            return pa.array(ns_of_texts), {}
+    array = of_one_kind(values) if unit_ns else None
+    whole = None if array is None else _whole_durations_ns(array, unit_ns)
+    if whole is not None:
+        return whole, {}
     return _one_by_one(values, lambda value: duration_ns_or_none(value, unit_ns), pa.int64())
+
+
+def _whole_durations_ns(array: pa.Array, unit_ns: int) -> pa.Array | None:
+    if pa.types.is_null(array.type):
+        return array.cast(pa.int64())
+    if pa.types.is_string(array.type):
+        if array.null_count:
+            return None
+        ns = decimal_ns(array, unit_ns)
+        return pa.array(ns) if ns is not None and (not ns.size or ns.min() >= 0) else None
+    if pa.types.is_boolean(array.type):
+        return None
+    bounds = pc.min_max(array).as_py()
+    # Up to 46 days a double holds a duration to less than 1 ns.
+    limit = 2**62 // unit_ns if pa.types.is_int64(array.type) else _MAX_EXACT_SECONDS * 10**9 // unit_ns
+    if not 0 <= bounds["min"] <= bounds["max"] < limit:
+        return None
+    return pc.round(pc.multiply(array, unit_ns)).cast(pa.int64())
 
 
 def names(values: Values) -> pa.DictionaryArray:
     """dictionary<int32, string> of short names, null for anything that is no text. See fields.name_or_none."""
-    if kinds(values) <= _TEXTS:
-        coded = pa.array(values, pa.string()).dictionary_encode()
-        kept = [name_or_none(name) for name in coded.dictionary.to_pylist()]
-        if all(len(name or " ") < _MAX_NAME_IN_COLUMN for name in kept):
-            return recoded(coded, kept)
-    return pa.array([name_or_none(value) for value in values], pa.string()).dictionary_encode()
+    array = of_one_kind(values)
+    if array is None or not pa.types.is_string(array.type):
+        array = pa.array([name_or_none(value) for value in values], pa.string())
+    coded = array.dictionary_encode()
+    return recoded(coded, [name_or_none(name) for name in coded.dictionary.to_pylist()])
 
 
 def statuses(values: Values) -> pa.Array:
     """int16 of HTTP status codes, null for anything else. See fields.status_or_none."""
-    if kinds(values) <= _INTEGERS and all(-1 < value < 1000 for value in set(values) - {None}):
-        return pa.array(values, pa.int16())
+    array = of_one_kind(values)
+    if array is not None and pa.types.is_int64(array.type):
+        bounds = pc.min_max(array).as_py()
+        if bounds["min"] is not None and 0 <= bounds["min"] <= bounds["max"] <= 999:
+            return array.cast(pa.int16())
     return pa.array([status_or_none(value) for value in values], pa.int16())
 
 
 def sessions(values: Values) -> pa.Array:
     """string of the source's own ids. See fields.session_or_none."""
-    if kinds(values) <= _TEXTS:
-        return pa.array(values, pa.string())
+    array = of_one_kind(values)
+    if array is not None and pa.types.is_string(array.type):
+        return array
     return pa.array([session_or_none(value) for value in values], pa.string())
 
 
 def flags(values: Values) -> pa.Array:
     """bool, null for anything else."""
+    array = of_one_kind(values)
+    if array is not None and pa.types.is_boolean(array.type):
+        return array
     return pa.array([value if isinstance(value, bool) else None for value in values], pa.bool_())
 
 
@@ -182,13 +190,13 @@ def unit_of_integers(lowest: int, highest: int) -> str | None:
     return None
 
 
-def whole_micros(seconds: Values) -> npt.NDArray[np.int64] | None:
-    """int64 us of epochs in seconds, where all were written with at most 6 decimals; None if some were not.
+def whole_micros(seconds: pa.Array) -> npt.NDArray[np.int64] | None:
+    """int64 us of epochs in seconds (double) that were all written with at most 6 decimals; None if some were not.
 
     A double near 2e9 is exact to 0.24 us: one value cannot tell whether a 7th digit was there, thousands can.
     """
-    micros = np.array(seconds, dtype=np.float64) * 1e6
+    micros = seconds.to_numpy() * 1e6
     whole = np.rint(micros)
     if micros.size < _ENOUGH_TO_TELL or np.abs(micros - whole).max() > _LARGEST_ROUNDING_US:
         return None
-    return whole.astype(np.int64)
+    return np.asarray(whole, dtype=np.int64)

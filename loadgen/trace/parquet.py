@@ -29,7 +29,14 @@ class TraceWriter:
     """
 
     def __init__(self, file: Path) -> None:
-        self._writer = pq.ParquetWriter(file, SCHEMA, compression="zstd")
+        # Arrivals ascend in small steps and names repeat; the other columns have too many values for a dictionary.
+        self._writer = pq.ParquetWriter(
+            file,
+            SCHEMA,
+            compression="zstd",
+            use_dictionary=["model", "endpoint"],
+            column_encoding={"arrival_ns": "DELTA_BINARY_PACKED", "duration_ns": "DELTA_BINARY_PACKED"},
+        )
         self._hash = ContentHash(SCHEMA)
         self._last_arrival_ns = 0
         self.num_rows = 0

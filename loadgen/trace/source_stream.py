@@ -19,6 +19,7 @@ from loadgen.trace.trace import SourceFile
 
 STDIN = Path("-")
 _BLOCK_BYTES = 4 << 20
+_PEEKED_BYTES = 64 << 10
 
 # First bytes, not the name, tell the compression: rotated files are renamed.
 _GZIP, _BZIP2, _XZ, _ZSTD = b"\x1f\x8b", b"BZh", b"\xfd7zXZ\x00", b"\x28\xb5\x2f\xfd"
@@ -39,12 +40,11 @@ class _HashedFile(io.RawIOBase):
 
     def readinto(self, buffer: object) -> int:
         view = memoryview(buffer)  # type: ignore[arg-type]  # a writable buffer, by the caller's contract
-        data = self._file.read(len(view))
-        view[: len(data)] = data
-        self._digest.update(data)
-        self.num_bytes += len(data)
-        self._on_bytes(len(data))
-        return len(data)
+        size = self._file.readinto(view)  # type: ignore[attr-defined]  # binary files have it
+        self._digest.update(view[:size])
+        self.num_bytes += size
+        self._on_bytes(size)
+        return int(size)
 
     def hexdigest(self) -> str:
         return self._digest.hexdigest()
@@ -77,13 +77,17 @@ class SourceStream:
     def blocks(self) -> Iterator[bytes]:
         """Blocks of plain bytes, each ending with a line end, save the last of a file without one."""
         try:
-            file = cast(BinaryIO, sys.stdin.buffer) if self._path == STDIN else self._path.open("rb")
+            file = (
+                cast(BinaryIO, sys.stdin.buffer)
+                if self._path == STDIN
+                else self._path.open("rb", buffering=0)
+            )
         except OSError as exc:
             raise self._error(f"{self._path}: cannot be opened ({exc.strerror})") from exc
         with file:
             raw = _HashedFile(file, self._on_bytes)
             try:
-                yield from _whole_lines(_decompressed(io.BufferedReader(raw, _BLOCK_BYTES)))
+                yield from _whole_lines(_decompressed(io.BufferedReader(raw, _PEEKED_BYTES)))
                 # Bytes behind the end of the compressed stream belong to the file's hash, too.
                 while raw.read(_BLOCK_BYTES):
                     pass
@@ -119,13 +123,19 @@ def _decompressed(raw: io.BufferedReader) -> io.BufferedIOBase:
 
 
 def _whole_lines(stream: io.BufferedIOBase) -> Iterator[bytes]:
-    rest: list[bytes] = []
-    while block := stream.read(_BLOCK_BYTES):
-        cut = block.rfind(b"\n") + 1
-        if cut == 0:
-            rest.append(block)
+    buffer = bytearray(_BLOCK_BYTES)
+    held = 0
+    while size := stream.readinto(memoryview(buffer)[held:]):
+        held += size
+        if held < len(buffer):
             continue
-        yield b"".join([*rest, block[:cut]])
-        rest = [block[cut:]] if cut < len(block) else []
-    if rest:
-        yield b"".join(rest)
+        cut = buffer.rfind(b"\n") + 1
+        if not cut:
+            # A line longer than a block.
+            buffer += bytes(len(buffer))
+            continue
+        yield bytes(memoryview(buffer)[:cut])
+        held -= cut
+        buffer[:held] = memoryview(buffer)[cut:]
+    if held:
+        yield bytes(memoryview(buffer)[:held])

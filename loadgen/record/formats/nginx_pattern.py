@@ -11,7 +11,7 @@ from loadgen.record.line_cells import WHOLE_NUMBER, CellPattern, cell_pattern
 # Variables that a recording reads, and the text each must have for its line to be well-formed.
 _READ = {
     "msec": r"\d{9,11}\.\d{1,9}",
-    "request_time": r"\d{1,8}(?:\.\d{1,9})?",
+    "request_time": r"\d{1,8}\.\d{1,9}",
     "time_local": r"\d\d/[A-Z][a-z][a-z]/\d{4}:\d\d:\d\d:\d\d [+-]\d{4}",
     "time_iso8601": r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(?:[+-]\d\d:\d\d|Z)",
     "status": r"\d{1,3}",
