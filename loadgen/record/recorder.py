@@ -82,7 +82,7 @@ def record_logs(
         )
     facts = log_format.stamp_facts()
     metadata = TraceMetadata(
-        origin_unix_ns=0,
+        origin_unix_ns=None if facts.is_relative else 0,
         stamp_marks=facts.marks,
         arrival_from=facts.arrival_from,
         resolution_ns=facts.resolution_ns,

@@ -121,7 +121,7 @@ class Recording:
         if not any(column in figures.known for column in OUTPUT_COLUMNS):
             findings.warn("no output lengths: replay cannot ask for answers of the recorded length")
         if not any(column in figures.known for column in INPUT_COLUMNS):
-            findings.warn("no input lengths: a replay needs prompts of a length that you give")
+            findings.warn("no input lengths: arrivals can be looked at, but neither planned nor replayed")
         mean_ns = (
             (figures.last_ns - figures.first_ns) / max(1, figures.num_rows - 1) if figures.first_ns else 0
         )

@@ -30,6 +30,21 @@ LINES = [
     '{"data":{"result":[{"values":[["x",null],[1]]}]}}',
     '{"events":[{"timestamp":null,"message":3,"ingestionTime":1},7]}',
     "INFO 10-25 00:59:58 [logger.py:42] Received request a: prompt: 'x', prompt_token_ids: [1, 2]",
+    '{"resourceSpans":[{"scopeSpans":[{"spans":[{"spanId":"a","parentSpanId":"a","startTimeUnixNano":"1792889998201389540",'
+    '"endTimeUnixNano":7,"attributes":[{"key":"gen_ai.usage.input_tokens","value":{"intValue":"3"}}]}]}]}]}',
+    '{"ts":"2026-10-25T00:59:58Z","latency_ms":3,"request":{"messages":[{"content":[{"text":"x"}]}]},"response":[{"usage":2}]}',
+    '{"custom_id":"1","response":{"body":{}}}',
+    '{"timestamp":"2026-10-25T00:59:59.704511Z","level":"INFO","target":"text_generation_router","span":{"total_time":"1.5s",'
+    '"inference_time":"1s","time_per_token":"0ns","name":[]}}',
+    "Oct 24 20:59:59 lb1 haproxy[8]: 192.0.2.7:1 [24/Oct/2026:20:59:58.201] h~ l/g "
+    '0/0/0/-1/+15 -1 +3 - - ---- 1/9/4/1/0 0/0 "POST /v1 H"',
+    '192.0.2.7 - - [25/Oct/2026:00:59:58 +0000] "POST /v1 HTTP/1.1" 200 51 "-" "d" 12 "r" "http://a" 1503ms',
+    '[{"id":1,"model_name":"m","model_version":1},{"id":1,"timestamps":[{"name":"REQUEST_START","ns":2259961222771924}]}]',
+    '{"id":2,"activity":"TENSOR_QUEUE_INPUT","tensor":{"name":"input_ids","shape":"1,5","data":"1"}}',
+    '{"providerRequest":{},"timing":{"startTime":{"seconds":1792889998,"milliseconds":201}}}',
+    '{"type":"GENERATION","traceId":"a","startTime":"2026-10-25T00:59:58Z","usage":{"input":3}}',
+    "<134>1 2026-10-25T00:59:59.704Z host app - - - t=1792889999 in=3 out=2",
+    "2026-10-25T00:59:59.704Z {}",
     "[2026-10-25 00:59:58] Finish: obj=G(rid='1f'), out={'meta_info': {'prompt_tokens': 3}}",
 ]
 OPTIONS: dict[str, Any] = {

@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from loadgen.errors import RecordError
 from loadgen.record.recorder import record_logs
 from loadgen.record.recording import Recording
 from loadgen.record.settings import RecordSettings
@@ -29,11 +30,23 @@ CASES: dict[str, tuple[str, dict[str, Any], str, str]] = {
     "istio_json": ("istio", {"path_prefixes": ("/v1/chat",)}, "input_bytes", "output_bytes"),
     "caddy_json": ("caddy", {}, "input_bytes", "output_bytes"),
     "traefik_json": ("traefik", {}, "input_bytes", "output_bytes"),
-    "litellm_jsonl": ("litellm", {}, "input_tokens", "output_tokens"),
-    "helicone_jsonl": ("helicone", {}, "input_tokens", "output_tokens"),
-    "langfuse_jsonl": ("langfuse", {}, "input_tokens", "output_tokens"),
-    "vllm_server": ("vllm", {"zone": "UTC", "year": 2026}, "input_tokens", "output_tokens"),
+    "litellm_jsonl": ("litellm", {}, *TOKENS),
+    "helicone_jsonl": ("helicone", {}, *TOKENS),
+    "langfuse_jsonl": ("langfuse", {}, *TOKENS),
+    "vllm_server": ("vllm", {"zone": "UTC", "year": 2026}, *TOKENS),
     "aws_alb": ("alb", {}, "input_bytes", "output_bytes"),
+    "haproxy_httplog": ("haproxy", {"zone": "America/New_York"}, "input_bytes", "output_bytes"),
+    # Nothing but completion times in whole seconds; the sample is judged by those.
+    "nginx_combined": (
+        "nginx",
+        {"path_prefixes": ("/v1/chat",), "accept_completion_times": True},
+        "input_bytes",
+        "output_bytes",
+    ),
+    "otlp_genai": ("otlp", {}, *TOKENS),
+    "openai_pairs": ("openai-pairs", {}, "input_chars", "output_chars"),
+    # The log holds no length; the tokens that its times give back are judged in a test of their own.
+    "tgi_json": ("tgi", {}, "input_tokens", "output_chars"),
     "sglang_server": ("sglang", {"zone": "UTC"}, *TOKENS),
     "docker_json": (
         "jsonl",
@@ -81,8 +94,7 @@ CASES: dict[str, tuple[str, dict[str, Any], str, str]] = {
             "length_fields": {"input_tokens": "In Tok", "output_tokens": "Out Tok"},
             "duration_field": "Took (ms)",
         },
-        "input_tokens",
-        "output_tokens",
+        *TOKENS,
     ),
     "generic_jsonl_ms": (
         "jsonl",
@@ -93,10 +105,28 @@ CASES: dict[str, tuple[str, dict[str, Any], str, str]] = {
                 "output_tokens": "sizes.completion.tokens",
             },
         },
-        "input_tokens",
-        "output_tokens",
+        *TOKENS,
     ),
 }
+
+
+# Logs whose stamps are floats: to 2 us by the manifests' rule.
+FLOATS = ("litellm_jsonl",)
+
+
+def _is_met(rule: str, resolution_ns: int, wanted_ns: int, found_ns: int, slack_ns: int) -> bool:
+    """Whether a found arrival agrees with the wanted one by the rule of a manifest."""
+    late_ns = found_ns - wanted_ns
+    if rule.startswith("0 <= expected - got < resolution"):
+        return -slack_ns <= -late_ns < resolution_ns + slack_ns
+    if rule.startswith("abs(expected - got) < resolution"):
+        return abs(late_ns) < resolution_ns
+    if rule == "abs(expected - got) < 2e-6":
+        return abs(late_ns) < 2000
+    if rule == "0 <= got - expected < 0.001":
+        return 0 <= late_ns < 10**6
+    assert rule == "arrival is not in this log"
+    return late_ns == 0
 
 
 def _record(
@@ -112,6 +142,11 @@ def _record(
 
 def _expected(sample: str) -> dict[tuple[int | None, int | None], list[int]]:
     groups: dict[tuple[int | None, int | None], list[int]] = defaultdict(list)
+    if sample == "nginx_combined":
+        for row in _truth(sample):
+            second = int(row["end_ns"]) // 10**9
+            groups[None, int(row["response_body_bytes"])].append(second * 10**9)
+        return {key: sorted(moments) for key, moments in groups.items()}
     with (LOGS / sample / "expected.csv").open(encoding="utf-8", newline="") as file:
         for row in csv.DictReader(file):
             seconds, _, fraction = row["arrival_unix_s"].partition(".")
@@ -121,6 +156,11 @@ def _expected(sample: str) -> dict[tuple[int | None, int | None], list[int]]:
                 key = tuple(length or None for length in key)
             groups[key[0], key[1]].append(int(seconds) * 10**9 + int(fraction.ljust(9, "0")))
     return {key: sorted(moments) for key, moments in groups.items()}
+
+
+def _truth(sample: str) -> list[dict[str, str]]:
+    with (LOGS / sample / "truth.csv").open(encoding="utf-8", newline="") as file:
+        return list(csv.DictReader(file))
 
 
 def _got(recording: Recording, sample: str) -> dict[tuple[int | None, int | None], list[int]]:
@@ -134,33 +174,65 @@ def _got(recording: Recording, sample: str) -> dict[tuple[int | None, int | None
     return {key: sorted(moments) for key, moments in groups.items()}
 
 
+def test_every_sample_is_judged() -> None:
+    assert set(CASES) == {folder.name for folder in LOGS.iterdir() if folder.is_dir()}
+
+
 @pytest.mark.parametrize("sample", CASES)
-def test_recorded_requests_equal_the_truth(sample: str) -> None:
+def test_recorded_requests_and_counts_of_lines_equal_the_truth(sample: str) -> None:
     recording, manifest = _record(sample)
     expected, got = _expected(sample), _got(recording, sample)
     assert got.keys() == expected.keys()
-    resolution_ns = round(manifest["arrival_resolution_s"] * 1e9)
+    resolution_ns = round((manifest["arrival_resolution_s"] or 1) * 1e9)
+    slack_ns = 2000 if sample in FLOATS else 0
     for lengths, moments in expected.items():
         assert len(got[lengths]) == len(moments)
         for wanted, found in zip(moments, got[lengths], strict=True):
-            # The manifest's rule; 2 us for stamps that the log itself holds as floats.
-            if sample == "docker_json":  # the daemon reads a line up to 1 ms after it was written
-                assert 0 <= found - wanted < resolution_ns
-            else:
-                assert -2000 <= wanted - found < resolution_ns + 2000
+            assert _is_met(manifest["arrival_rule"], resolution_ns, wanted, found, slack_ns)
+    fidelity, counts = recording.fidelity, manifest["counts"]
+    assert (fidelity.num_requests, fidelity.num_other, fidelity.num_malformed) == (
+        counts["request"],
+        counts["other"],
+        counts["malformed"],
+    )
 
 
-@pytest.mark.parametrize("sample", CASES)
-def test_counts_of_lines_equal_the_manifest(sample: str) -> None:
-    recording, manifest = _record(sample)
-    counts = manifest["counts"]
-    fidelity = recording.fidelity
-    assert fidelity.num_requests == counts["request"]
-    assert (fidelity.num_other, fidelity.num_malformed) == (counts["other"], counts["malformed"])
+@pytest.mark.parametrize("sample", ["nginx_combined", "haproxy_httplog", "tgi_json"])
+def test_a_log_without_input_lengths_says_so(sample: str) -> None:
+    recording, _ = _record(sample)
+    assert any(text.startswith("no input lengths") for text in recording.fidelity.warnings)
+    assert not recording.trace.has_input_lengths
+
+
+def test_tokens_of_tgi_are_got_back_from_its_times() -> None:
+    recording, _ = _record("tgi_json")
+    true: dict[int, set[int]] = defaultdict(set)
+    for row in _truth("tgi_json"):
+        for micros in range(int(row["arrival_ns"]) // 1000 - 1, int(row["arrival_ns"]) // 1000 + 2):
+            true[micros].add(int(row["out_tok"]))
+    table = recording.trace.table
+    origin = recording.trace.metadata.origin_unix_ns
+    assert origin is not None
+    for arrival_ns, tokens in zip(
+        table.column("arrival_ns").to_pylist(), table.column("output_tokens").to_pylist(), strict=True
+    ):
+        assert tokens in true[(origin + arrival_ns) // 1000]
+
+
+def test_completion_times_are_no_arrivals_unless_that_is_accepted() -> None:
+    with pytest.raises(RecordError, match="arrivals cannot be had"):
+        record_logs([LOGS / "nginx_combined" / "access.log"], "nginx", RecordSettings())
+
+
+def test_haproxy_lines_are_read_behind_the_prefix_of_syslog_as_well() -> None:
+    path = LOGS / "haproxy_httplog" / "haproxy.log"
+    settings = RecordSettings(zone="America/New_York", wrapper="none")
+    fidelity = record_logs([path], "haproxy", settings).fidelity
+    assert (fidelity.num_requests, fidelity.num_other, fidelity.num_malformed) == (60, 2, 1)
 
 
 @pytest.mark.parametrize(
-    "sample", [sample for sample in CASES if not sample.startswith(("generic", "apache"))]
+    "sample", [sample for sample in CASES if not sample.startswith(("generic", "apache", "nginx_combined"))]
 )
 def test_format_is_recognised(sample: str) -> None:
     recording, _ = _record(sample, auto=True)

@@ -12,7 +12,9 @@ from loadgen.record.formats.apache import ApacheFormat
 from loadgen.record.formats.caddy import CaddyFormat
 from loadgen.record.formats.csv import CsvFormat
 from loadgen.record.formats.envoy import EnvoyFormat
+from loadgen.record.formats.haproxy import HaproxyFormat
 from loadgen.record.formats.helicone import HeliconeFormat
+from loadgen.record.formats.helicone_manual import HeliconeManualFormat
 from loadgen.record.formats.istio import IstioFormat
 from loadgen.record.formats.jsonl import JsonlFormat
 from loadgen.record.formats.langfuse import LangfuseFormat
@@ -21,9 +23,14 @@ from loadgen.record.formats.log_format import LogFormat
 from loadgen.record.formats.logfmt import LogfmtFormat
 from loadgen.record.formats.nginx import NginxFormat
 from loadgen.record.formats.nginx_json import NginxJsonFormat
+from loadgen.record.formats.openai_pairs import OpenaiPairsFormat
+from loadgen.record.formats.otlp import OtlpFormat
 from loadgen.record.formats.parquet import ParquetFormat
 from loadgen.record.formats.sglang import SglangFormat
+from loadgen.record.formats.tgi import TgiFormat
 from loadgen.record.formats.traefik import TraefikFormat
+from loadgen.record.formats.traefik_clf import TraefikClfFormat
+from loadgen.record.formats.triton import TritonFormat
 from loadgen.record.formats.vllm import VllmFormat
 from loadgen.record.settings import RecordSettings
 
@@ -44,17 +51,24 @@ class _Maker(Protocol):
 # In the order in which `auto` tries them: the more particular first.
 FORMATS: Mapping[str, _Maker] = {
     "parquet": ParquetFormat,
+    "traefik-clf": TraefikClfFormat,
     "nginx": NginxFormat,
     "nginx-json": NginxJsonFormat,
     "apache": ApacheFormat,
     "envoy": EnvoyFormat,
     "alb": AlbFormat,
+    "haproxy": HaproxyFormat,
     "istio": IstioFormat,
     "caddy": CaddyFormat,
     "traefik": TraefikFormat,
+    "otlp": OtlpFormat,
+    "tgi": TgiFormat,
+    "triton": TritonFormat,
     "litellm": LitellmFormat,
     "helicone": HeliconeFormat,
+    "helicone-manual": HeliconeManualFormat,
     "langfuse": LangfuseFormat,
+    "openai-pairs": OpenaiPairsFormat,
     "vllm": VllmFormat,
     "sglang": SglangFormat,
     "jsonl": JsonlFormat,

@@ -1,11 +1,14 @@
-"""Langfuse observations (blob export): start_time is the arrival, UTC without a mark.
+"""Langfuse observations: the start is the arrival, start_time of blob exports or startTime of the API.
 
-Source: langfuse.com, blob storage export fields. Only observations of type GENERATION are model calls.
+Blob exports write UTC without a mark, the API with Z.
+Source: langfuse.com, blob storage export fields and API reference. Only observations of type GENERATION are
+model calls. An answer of the API is a document, which the wrapper `array` takes apart.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
+from itertools import chain
 
 from loadgen.record.findings import Findings
 from loadgen.record.formats.log_format import StampFacts
@@ -14,15 +17,31 @@ from loadgen.record.line_batch import LineBatch
 from loadgen.record.request_batch import RequestBatch
 from loadgen.record.settings import RecordSettings
 
-_LAYOUT = JsonLayout(
+_EXPORT = JsonLayout(
     keys=("type", "start_time"),
-    time=("start_time", "startTime"),
+    time=("start_time",),
     marks="arrival",
     zone="UTC",
     end="end_time",
     first_token="completion_start_time",
     lengths={"input_tokens": ("usage_details.input",), "output_tokens": ("usage_details.output",)},
     model="provided_model_name",
+    session="session_id",
+    only={"type": "GENERATION"},
+)
+_API = JsonLayout(
+    keys=("type", "startTime"),
+    time=("startTime",),
+    marks="arrival",
+    zone="UTC",
+    end="endTime",
+    first_token="completionStartTime",
+    lengths={
+        "input_tokens": ("usageDetails.input", "usage.input", "promptTokens"),
+        "output_tokens": ("usageDetails.output", "usage.output", "completionTokens"),
+    },
+    model="model",
+    session="sessionId",
     only={"type": "GENERATION"},
 )
 
@@ -31,14 +50,21 @@ class LangfuseFormat:
     """Langfuse JSON lines."""
 
     def __init__(self, settings: RecordSettings) -> None:
-        self._records = JsonRecords(_LAYOUT, settings)
+        self._settings = settings
+        self._records = JsonRecords(_EXPORT, settings)
 
     @staticmethod
     def looks_like(head: Sequence[bytes]) -> bool:
-        return has_keys(head, _LAYOUT.keys)
+        return has_keys(head, (*_EXPORT.keys, "trace_id")) or has_keys(head, (*_API.keys, "traceId"))
 
     def stamp_facts(self) -> StampFacts:
         return self._records.stamp_facts()
 
     def read(self, batches: Iterable[LineBatch], findings: Findings) -> Iterator[RequestBatch]:
-        yield from self._records.read(batches, findings)
+        rest = iter(batches)
+        first = next(rest, None)
+        if first is None:
+            return
+        if has_keys(first.lines(), _API.keys):
+            self._records = JsonRecords(_API, self._settings)
+        yield from self._records.read(chain([first], rest), findings)

@@ -21,13 +21,15 @@ class StampFacts:
     """What the stamps of a log mean: "arrival" or "completion", and how the arrival was got, in words.
 
     resolution_ns: a lower bound of the format, beside what the stamps show; None without one.
-    zone: the zone that was assumed for stamps without their own.
+    zone: the zone that was assumed for stamps without their own. is_relative: stamps are of a clock without an
+    epoch, so that only gaps are known.
     """
 
     marks: str
     arrival_from: str
     resolution_ns: int | None = None
     zone: str | None = None
+    is_relative: bool = False
 
 
 class LogFormat(Protocol):

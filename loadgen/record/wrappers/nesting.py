@@ -29,6 +29,6 @@ class NestedWrapper:
 
 
 def unwrapped_head(wrapper: Wrapper, head: Sequence[bytes]) -> list[bytes]:
-    """The inner lines of the first lines of a log."""
+    """The inner lines of the first lines of a log; these themselves where none is whole."""
     start = LineBatch("", 0, 1, b"\n".join(head))
-    return [line for batch in wrapper.unwrap([start], Findings()) for line in batch.lines()]
+    return [line for batch in wrapper.unwrap([start], Findings()) for line in batch.lines()] or list(head)
