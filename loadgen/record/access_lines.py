@@ -84,7 +84,7 @@ def _parts(
         return
     found = pattern.cells.columns(data, num_lines)
     if found is None and len(data) > _SMALLEST_PIECE:
-        for piece in cut(data):
+        for piece in cut(data, len(data) // 16):
             num_of_piece = count_lines(piece)
             yield from _parts(piece, num_of_piece, first, pattern)
             first += num_of_piece

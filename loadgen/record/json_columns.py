@@ -83,7 +83,7 @@ class JsonColumnReader:
                 rows, values = self._decoder.columns(data, num_lines)
             except UnevenBlockError:
                 if len(data) > _SMALLEST_PIECE:
-                    for piece in cut(data):
+                    for piece in cut(data, len(data) // 16):
                         num_of_piece = count_lines(piece)
                         yield from self._parts(piece, num_of_piece, first, batch)
                         first += num_of_piece

@@ -12,13 +12,17 @@ from itertools import product
 from typing import Any
 
 import msgspec
+import numpy as np
 import orjson
 
+from loadgen.record.line_batch import cut
 from loadgen.record.value_columns import of_one_kind, whole_micros
 
 Way = tuple[str, ...]
 _SCALAR = int | float | str | bool | None
 _LOOKED_AT = 8
+# Objects of so many bytes of log stay in a core's own cache until all their columns are taken.
+_PIECE_BYTES = 256 << 10
 
 
 class UnevenBlockError(Exception):
@@ -53,29 +57,46 @@ class JsonDecoder:
         Raises UnevenBlockError if lines have to be looked at one by one.
         """
         try:
-            rows = self._plain.decode_lines(data)
-            # An object over two lines, two in one line, or an empty line.
-            if len(rows) != num_lines:
-                raise UnevenBlockError
-            kept = self._complete(rows)
-            columns = {path: self._column(path, _taken(rows, kept)) for path in self._ways}
+            kept, columns = self._decoded(self._plain, data, num_lines, list(self._ways))
             inexact = [path for path in self._exact if _may_lose_digits(columns[path])]
             if inexact:
-                again = _taken(self._digits.decode_lines(data), kept)
-                for path in inexact:
-                    columns[path] = [_exact_value(raw) for raw in self._column(path, again)]
+                _, digits = self._decoded(self._digits, data, num_lines, inexact)
+                columns |= {path: [_exact_value(raw) for raw in column] for path, column in digits.items()}
         except (msgspec.DecodeError, UnicodeDecodeError, orjson.JSONDecodeError) as exc:
             raise UnevenBlockError from exc
-        return range(num_lines) if kept is None else kept, columns
+        return kept, columns
 
-    def _complete(self, rows: list[Any]) -> list[int] | None:
-        """The rows that have all required keys; None for all rows."""
+    def _decoded(
+        self, decoder: Any, data: bytes, num_lines: int, paths: Sequence[str]
+    ) -> tuple[Sequence[int], dict[str, list[Any]]]:
+        columns: dict[str, list[Any]] = {path: [] for path in paths}
+        lacking: list[int] = []
+        num_rows = 0
+        for piece in cut(data, _PIECE_BYTES):
+            rows = decoder.decode_lines(piece)
+            of_piece = self._lacking(rows)
+            if of_piece:
+                lacking += [num_rows + row for row in sorted(of_piece)]
+                num_rows += len(of_piece)
+                rows = [row for number, row in enumerate(rows) if number not in of_piece]
+            num_rows += len(rows)
+            for path in paths:
+                columns[path] += self._column(path, rows)
+        # An object over two lines, two in one line, or an empty line.
+        if num_rows != num_lines:
+            raise UnevenBlockError
+        if not lacking:
+            return range(num_lines), columns
+        return np.delete(np.arange(num_lines), lacking).tolist(), columns
+
+    def _lacking(self, rows: list[Any]) -> set[int]:
+        """The rows that lack a required key."""
         lacking: set[int] = set()
         for name in self._required:
             column = _attribute_taker((name,))(rows)
             if msgspec.UNSET in column:
                 lacking.update(row for row, value in enumerate(column) if value is msgspec.UNSET)
-        return [row for row in range(len(rows)) if row not in lacking] if lacking else None
+        return lacking
 
     def _column(self, path: str, rows: list[Any]) -> list[Any]:
         first, *others = (_along(way, rows) for way in self._ways[path])
@@ -90,8 +111,8 @@ def ways_of(path: str) -> list[Way]:
     ways: list[Way] = []
     for cuts in product((False, True), repeat=len(parts) - 1):
         keys = [parts[0]]
-        for part, cut in zip(parts[1:], cuts, strict=True):
-            if cut:
+        for part, is_own_key in zip(parts[1:], cuts, strict=True):
+            if is_own_key:
                 keys.append(part)
             else:
                 keys[-1] += "." + part
@@ -157,10 +178,6 @@ def _attribute_taker(names: tuple[str, ...]) -> Callable[[list[Any]], list[Any]]
     assert all(name.isalnum() for name in names)
     taker: Callable[[list[Any]], list[Any]] = eval(f"lambda rows: [row.{'.'.join(names)} for row in rows]")
     return taker
-
-
-def _taken(rows: list[Any], kept: list[int] | None) -> list[Any]:
-    return rows if kept is None else [rows[row] for row in kept]
 
 
 def _may_lose_digits(column: list[Any]) -> bool:

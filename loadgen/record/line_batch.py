@@ -69,9 +69,8 @@ def count_lines(data: bytes) -> int:
     return ended + (not data.endswith(b"\n") if data else 0)
 
 
-def cut(data: bytes) -> Iterator[bytes]:
-    """Whole lines of `data` in about 16 pieces."""
-    size = max(1, len(data) // 16)
+def cut(data: bytes, size: int) -> Iterator[bytes]:
+    """Whole lines of `data` in pieces of about `size` bytes."""
     start = 0
     while start < len(data):
         end = data.find(b"\n", min(start + size, len(data)) - 1) + 1 or len(data)
