@@ -82,6 +82,8 @@ def format_duration(duration_s: float) -> str:
 def _under_two_minutes(duration_s: float) -> str:
     if duration_s == 0:
         return "0 s"
+    if duration_s < 0.9995e-6:
+        return f"{duration_s * 1e9:.0f} ns"
     if duration_s < 0.9995e-3:
         return f"{duration_s * 1e6:.0f} us"
     if duration_s < 1:

@@ -46,6 +46,7 @@ def test_what_is_no_position_is_refused(text: str) -> None:
     ("seconds", "text"),
     [
         (0, "0 s"),
+        (1e-9, "1 ns"),
         (42e-6, "42 us"),
         (0.0123, "12.3 ms"),
         (0.4, "400 ms"),

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from loadgen.record.findings import MalformedLine
+from loadgen.trace.schema import INPUT_COLUMNS
 
 # Above this share of lines that could not be read, the format is more likely wrong than the lines.
 _MALFORMED_SUSPICIOUS = 0.05
@@ -48,6 +49,8 @@ class Fidelity:
                 f"doubtful: {share:.0%} of the lines could not be read; "
                 "check --format and the field options before replaying"
             )
+        if not any(column in self.missing for column in INPUT_COLUMNS):
+            return "arrivals only: without input lengths the trace can be neither planned nor replayed"
         if self.resolution_ns is not None and self.resolution_ns > _RESOLUTION_COARSE_NS:
             return (
                 "usable for rates, not for bursts: arrivals are known to "

@@ -141,3 +141,17 @@ def test_malformed_text_is_shown_only_on_demand(tmp_path: Path) -> None:
     options = ("record", "a.jsonl", "--time", "t", "--input-tokens", "in", "-o", "a.parquet", "--force")
     assert b"SECRET" not in loadgen(*options, cwd=tmp_path).stderr
     assert b"SECRET" in loadgen(*options, "--show-lines", cwd=tmp_path).stderr
+
+
+def test_a_log_without_input_lengths_is_recorded_with_a_warning_and_not_planned(tmp_path: Path) -> None:
+    line = '192.0.2.7 - - [25/Oct/2026:02:00:01 +0100] "POST /v1/chat HTTP/1.1" 200 812 "-" "demo/1"\n'
+    (tmp_path / "a.log").write_text(line * 3, encoding="utf-8")
+    options = ("record", "a.log", "--format", "nginx", "-o", "a.parquet")
+    assert b"--accept-completion-times" in loadgen(*options, cwd=tmp_path).stderr
+    recorded = loadgen(*options, "--accept-completion-times", cwd=tmp_path)
+    assert recorded.returncode == 0, recorded.stderr
+    assert b"no input lengths" in recorded.stderr
+    assert loadgen("trace", "info", "a.parquet", cwd=tmp_path).returncode == 0
+    refused = loadgen("plan", "a.parquet", cwd=tmp_path)
+    assert (refused.returncode, refused.stdout) == (2, b"")
+    assert b"no input lengths" in refused.stderr

@@ -201,6 +201,7 @@ def test_recorded_requests_and_counts_of_lines_equal_the_truth(sample: str) -> N
 def test_a_log_without_input_lengths_says_so(sample: str) -> None:
     recording, _ = _record(sample)
     assert any(text.startswith("no input lengths") for text in recording.fidelity.warnings)
+    assert recording.fidelity.verdict.startswith("arrivals only")
     assert not recording.trace.has_input_lengths
 
 

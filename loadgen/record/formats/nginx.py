@@ -107,7 +107,7 @@ class NginxFormat:
                 raise RecordError(
                     f"{source}: the lines have no duration ($request_time), and their time is the completion: "
                     "arrivals cannot be had",
-                    hint=_HINT,
+                    hint=_HINT + "; --accept-completion-times takes these lines for what they are worth",
                 )
             findings.warn("arrivals are completion times: no duration is logged, so bursts are smeared")
         if not self._has_msec:

@@ -81,8 +81,7 @@ class _Reader:
             try:
                 value, end = _DECODER.raw_decode(self._text, start)
             except (ValueError, RecursionError) as error:
-                is_cut = not is_last and self._may_go_on(error)
-                following = None if is_cut else _NEXT_OBJECT.search(self._text, start)
+                following = None if self._is_cut(error) else _NEXT_OBJECT.search(self._text, start)
                 if following is None and not is_last:
                     return
                 findings.add_malformed(source, line, "an element that is no JSON", self._shown(start))
@@ -112,11 +111,12 @@ class _Reader:
         self._num_arrays += 1
         return True
 
-    def _may_go_on(self, error: Exception) -> bool:
-        """Whether an element is no JSON yet only because its end was not read."""
+    def _is_cut(self, error: Exception) -> bool:
+        """Whether an element is no JSON only because its end was not read."""
         if not isinstance(error, json.JSONDecodeError):
             return False
-        return error.msg.startswith("Unterminated string") or error.pos >= len(self._text) - _NEAR_END
+        behind = self._text[error.pos :]
+        return error.msg.startswith("Unterminated string") or (len(behind) < _NEAR_END and "}" not in behind)
 
     def _go_to(self, place: int) -> None:
         self._line += self._text.count("\n", self._at, place)
