@@ -1,0 +1,1 @@
+"""Comparison: is one version worse than another, with evidence that holds under noise and under looking."""
