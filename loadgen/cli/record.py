@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 import os
+import signal
+import threading
+import time
 from contextlib import closing
 from pathlib import Path
+from types import FrameType
 from typing import Annotated
 
 import typer
@@ -16,8 +20,9 @@ from loadgen.cli.trace import default_output, describe, refuse_to_overwrite
 from loadgen.durations import format_duration, parse_duration_s
 from loadgen.errors import UsageError
 from loadgen.record.fidelity import Fidelity
+from loadgen.record.following import follow_logs
 from loadgen.record.formats.catalog import FORMATS
-from loadgen.record.recorder import record_logs
+from loadgen.record.recorder import Recorder, record_logs
 from loadgen.record.selection import Selection
 from loadgen.record.settings import RecordSettings
 from loadgen.record.wrappers.catalog import WRAPPERS
@@ -27,6 +32,8 @@ from loadgen.trace.source_stream import STDIN
 
 _FIELDS = "Fields (jsonl, csv, logfmt, parquet)"
 _SELECTION = "Selection"
+_LIVE = "Live logs"
+_TELL_EVERY_S = 10.0
 
 
 def _field(option: str, text: str) -> typer.models.OptionInfo:
@@ -140,6 +147,20 @@ def record(
     workers: Annotated[
         int | None, typer.Option(help="Processes that read lines. Default: one a core.", min=1)
     ] = None,
+    follow: Annotated[
+        bool,
+        typer.Option(
+            "--follow",
+            help="Go on with the last log as it grows, across its rotation; the trace is complete at all times.",
+            rich_help_panel=_LIVE,
+        ),
+    ] = False,
+    duration: Annotated[
+        str | None,
+        typer.Option(
+            help="With --follow: end after this time: 1h. Default: until Ctrl-C.", rich_help_panel=_LIVE
+        ),
+    ] = None,
     accept_completion_times: Annotated[
         bool,
         typer.Option(
@@ -165,6 +186,8 @@ def record(
     loadgen record access.log access.log.1 access.log.2.gz --format nginx --path /v1/ -o day.parquet
 
     loadgen record app.jsonl --time meta.t_recv --input-tokens sizes.prompt --output-tokens sizes.completion
+
+    kubectl logs -f deploy/vllm | loadgen record - --follow --format vllm --year 2026 --zone UTC -o live.parquet
 
     loadgen record export.csv --time 'Req At' --zone Europe/Berlin --input-tokens 'In Tok'
     """
@@ -206,23 +229,63 @@ def record(
     target = output or default_output(logs[0], ".parquet")
     for log in logs:
         refuse_to_overwrite(target, log, force=force)
-    with ByteProgress("reading", _total_bytes(logs)) as progress, closing(
-        record_logs(
-            logs,
-            format_name,
-            settings,
-            selection,
-            num_workers=workers or os.cpu_count() or 1,
-            on_bytes=progress.advance,
-        )
-    ) as recording:
-        fidelity = recording.write(target)
+    if duration is not None and not follow:
+        raise UsageError("--duration is for --follow", hint="--busiest 5m keeps a stretch of a log")
+    if follow:
+        fidelity = _follow(Recorder(logs, format_name, settings, selection), logs[-1], target, duration)
+    else:
+        fidelity = _read(logs, format_name, settings, selection, workers or os.cpu_count() or 1, target)
     _show(fidelity, show_lines=show_lines)
     console.note(f"{target}: {_one_line(fidelity)}")
     if as_json:
         document = describe(read_trace(target), target)
         document["fidelity"] = fidelity.as_document(show_lines=show_lines)
         console.print_json(document)
+
+
+def _read(
+    logs: list[Path],
+    format_name: str,
+    settings: RecordSettings,
+    selection: Selection,
+    num_workers: int,
+    target: Path,
+) -> Fidelity:
+    with ByteProgress("reading", _total_bytes(logs)) as progress:
+        recording = record_logs(
+            logs, format_name, settings, selection, num_workers=num_workers, on_bytes=progress.advance
+        )
+        with closing(recording):
+            return recording.write(target)
+
+
+def _follow(recorder: Recorder, log: Path, target: Path, duration: str | None) -> Fidelity:
+    """Record until the time is over or a signal comes; a second one ends at once, the trace as last written."""
+    stop = threading.Event()
+
+    def ask_to_stop(number: int, frame: FrameType | None) -> None:
+        signal.signal(number, signal.SIG_DFL if number == signal.SIGTERM else signal.default_int_handler)
+        stop.set()
+
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, ask_to_stop)
+    end_s = None if duration is None else time.monotonic() + parse_duration_s(duration, option="--duration")
+    told_s = time.monotonic()
+    console.note(f"following {log} into {target}; Ctrl-C ends it")
+
+    def tell(fidelity: Fidelity) -> None:
+        nonlocal told_s
+        if time.monotonic() - told_s >= _TELL_EVERY_S:
+            told_s = time.monotonic()
+            console.note(f"{target}: {_one_line(fidelity)}")
+
+    return follow_logs(
+        recorder,
+        log,
+        target,
+        stopped=lambda: stop.is_set() or (end_s is not None and time.monotonic() >= end_s),
+        on_written=tell,
+    )
 
 
 def _one_line(fidelity: Fidelity) -> str:

@@ -52,7 +52,7 @@ class JsonColumnReader:
 
     def read(self, batch: LineBatch) -> JsonColumns:
         """The objects in `batch`, in its order; the wrapper's moments under WRITTEN_FIELD where there are."""
-        if not self._is_prepared:
+        if not self._is_prepared and batch.data:
             self._prepare(batch)
         parts = list(self._parts(batch.data, batch.num_lines, 0, batch))
         if len(parts) == 1:

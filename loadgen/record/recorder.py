@@ -17,7 +17,7 @@ from loadgen.record.recording import Recording
 from loadgen.record.request_store import RequestStore
 from loadgen.record.selection import EVERYTHING, Selection
 from loadgen.record.settings import RecordSettings
-from loadgen.record.sources import LogSources, head_lines, oldest_first
+from loadgen.record.sources import LogSources, Sources, head_lines, oldest_first
 from loadgen.record.wrappers.catalog import find_wrapper
 from loadgen.record.wrappers.nesting import unwrapped_head
 from loadgen.record.wrappers.wrapper import Wrapper
@@ -40,61 +40,94 @@ def record_logs(
     than one. on_bytes: told how many bytes were read, for progress.
     Raises RecordError naming the file and the reason if no trace can be had, UsageError for bad options.
     """
-    if not paths:
-        raise RecordError("no log file given")
-    head = head_lines(paths[0])
-    wrapping = find_wrapper(settings.wrapper, head)
-    if wrapping is not None:
-        head = unwrapped_head(wrapping[1], head)
-    if paths[0] == STDIN and format_name == "auto":
-        raise RecordError("standard input is read once, so its format is not looked at", hint="give --format")
-    if format_name == "auto" and len(paths) == 1 and not any(head):
-        raise RecordError(f"{paths[0].name}: the log is empty: 0 usable of 0 lines")
-    try:
-        name, log_format = make_format(format_name, settings, head)
-    except RecordError as error:
-        raise RecordError(f"{paths[0].name}: {error.message}", hint=error.hint) from error
-    paths = oldest_first(paths, lambda start: _first_stamp_ns(name, settings, start, wrapping))
-    findings = Findings()
-    sources = LogSources(paths, on_bytes)
-    batches = sources.batches(findings)
-    if wrapping is not None:
-        findings.assume(f"lines are wrapped: {wrapping[0]} (--wrapper overrides)")
-        batches = wrapping[1].unwrap(batches, findings)
-    store, order = RequestStore(os.urandom(16)), ArrivalOrder()
-    num_found = 0
-    for batch in read_requests(log_format, batches, findings, num_workers):
-        kept = selection.kept(batch, num_found)
-        num_found += batch.num_rows
-        store.add(kept)
-        order.add(kept.arrival_unix_ns, kept.end_unix_ns)
-    where = paths[0].name if len(paths) == 1 else f"{paths[0].name} and {len(paths) - 1} more"
-    if num_found == 0:
-        raise _nothing_usable(where, name, findings)
-    if store.num_rows == 0:
-        raise RecordError(
-            f"{where}: 0 of {num_found} requests are left by {selection.description}", hint=selection.advice
+    recorder = Recorder(paths, format_name, settings, selection)
+    for _ in recorder.read(LogSources(recorder.paths, on_bytes), num_workers):
+        pass
+    return recorder.recording()
+
+
+class Recorder:
+    """Reads the logs at `paths`; `recording` gives what was found, at any time.
+
+    Raises RecordError and UsageError as `record_logs` does.
+    """
+
+    def __init__(
+        self, paths: Sequence[Path], format_name: str, settings: RecordSettings, selection: Selection
+    ) -> None:
+        if not paths:
+            raise RecordError("no log file given")
+        self._settings = settings
+        self._selection = selection
+        head = head_lines(paths[0])
+        self._wrapping = find_wrapper(settings.wrapper, head)
+        if self._wrapping is not None:
+            head = unwrapped_head(self._wrapping[1], head)
+        if paths[0] == STDIN and format_name == "auto":
+            raise RecordError(
+                "standard input is read once, so its format is not looked at", hint="give --format"
+            )
+        if format_name == "auto" and len(paths) == 1 and not any(head):
+            raise RecordError(f"{paths[0].name}: the log is empty: 0 usable of 0 lines")
+        try:
+            self._name, self._format = make_format(format_name, settings, head)
+        except RecordError as error:
+            raise RecordError(f"{paths[0].name}: {error.message}", hint=error.hint) from error
+        self.paths = oldest_first(
+            paths, lambda start: _first_stamp_ns(self._name, settings, start, self._wrapping)
         )
-    if store.num_rows < num_found:
-        findings.num_other += num_found - store.num_rows
-        findings.assume(
-            f"{num_found - store.num_rows} requests left out by {selection.description} count as other"
+        self._findings = Findings()
+        self._store = RequestStore(os.urandom(16))
+        self._order = ArrivalOrder()
+        self._sources: Sources | None = None
+        self._num_found = 0
+
+    def read(self, sources: Sources, num_workers: int = 1) -> Iterator[int]:
+        """Read all that `sources` gives; yields the number of requests found so far, after each batch."""
+        self._sources = sources
+        findings = self._findings
+        batches = sources.batches(findings)
+        if self._wrapping is not None:
+            findings.assume(f"lines are wrapped: {self._wrapping[0]} (--wrapper overrides)")
+            batches = self._wrapping[1].unwrap(batches, findings)
+        for batch in read_requests(self._format, batches, findings, num_workers):
+            kept = self._selection.kept(batch, self._num_found)
+            self._num_found += batch.num_rows
+            self._store.add(kept)
+            self._order.add(kept.arrival_unix_ns, kept.end_unix_ns)
+            yield self._store.num_rows
+
+    def recording(self) -> Recording:
+        """What was found so far. Raises RecordError if that is nothing."""
+        findings, selection = self._findings.copy(), self._selection
+        first = self.paths[0].name
+        where = first if len(self.paths) == 1 else f"{first} and {len(self.paths) - 1} more"
+        if self._num_found == 0:
+            raise _nothing_usable(where, self._name, findings)
+        num_left_out = self._num_found - self._store.num_rows
+        if self._store.num_rows == 0:
+            raise RecordError(
+                f"{where}: 0 of {self._num_found} requests are left by {selection.description}",
+                hint=selection.advice,
+            )
+        if num_left_out:
+            findings.num_other += num_left_out
+            findings.assume(f"{num_left_out} requests left out by {selection.description} count as other")
+        facts = self._format.stamp_facts()
+        metadata = TraceMetadata(
+            origin_unix_ns=None if facts.is_relative else 0,
+            stamp_marks=facts.marks,
+            arrival_from=facts.arrival_from,
+            resolution_ns=facts.resolution_ns,
+            zone=facts.zone,
+            sources=tuple(self._sources.files) if self._sources is not None else (),
+            recorder={
+                "version": loadgen.__version__,
+                "format": self._name,
+                "settings": self._settings.as_document() | selection.as_document(),
+            },
         )
-    facts = log_format.stamp_facts()
-    metadata = TraceMetadata(
-        origin_unix_ns=None if facts.is_relative else 0,
-        stamp_marks=facts.marks,
-        arrival_from=facts.arrival_from,
-        resolution_ns=facts.resolution_ns,
-        zone=facts.zone,
-        sources=tuple(sources.files),
-        recorder={
-            "version": loadgen.__version__,
-            "format": name,
-            "settings": settings.as_document() | selection.as_document(),
-        },
-    )
-    return Recording(store, order, findings, metadata, busiest_ns=selection.busiest_ns)
+        return Recording(self._store, self._order, findings, metadata, busiest_ns=selection.busiest_ns)
 
 
 def _first_stamp_ns(

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
+from typing import Protocol
 
 from loadgen.errors import RecordError
 from loadgen.record.findings import Findings
+from loadgen.record.followed_log import FollowedLog
 from loadgen.record.line_batch import LineBatch
 from loadgen.record.repeats import RepeatSearch
 from loadgen.trace.source_stream import STDIN, SourceStream, head_of
@@ -14,6 +16,40 @@ from loadgen.trace.trace import SourceFile
 
 _HEAD_BYTES = 256 << 10
 _BYTE_ORDER_MARK = b"\xef\xbb\xbf"
+
+
+class Sources(Protocol):
+    """Where lines come from. files: what was read so far, for the trace's metadata."""
+
+    @property
+    def files(self) -> Sequence[SourceFile]: ...
+
+    def batches(self, findings: Findings) -> Iterator[LineBatch]:
+        """All lines; counts them. Raises RecordError if a file cannot be read."""
+
+
+class FollowedSources:
+    """Files that are complete, read once, then a log that is still being written, until it is stopped.
+
+    While nothing is written, empty batches are given from time to time.
+    """
+
+    def __init__(self, complete: LogSources, followed: FollowedLog) -> None:
+        self._complete = complete
+        self._followed = followed
+
+    @property
+    def files(self) -> Sequence[SourceFile]:
+        return [*self._complete.files, self._followed.source_file]
+
+    def batches(self, findings: Findings) -> Iterator[LineBatch]:
+        yield from self._complete.batches(findings)
+        next_line = 1
+        for block in self._followed.blocks():
+            batch = LineBatch(self._followed.name, len(self._complete.files), next_line, block)
+            next_line += batch.num_lines
+            findings.num_lines += batch.num_lines
+            yield batch
 
 
 class LogSources:
