@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import json
+import pickle
 from collections import defaultdict
 from pathlib import Path
 from typing import Any
@@ -11,9 +12,13 @@ from typing import Any
 import pytest
 
 from loadgen.errors import RecordError
+from loadgen.record.findings import Findings
+from loadgen.record.formats.catalog import FORMATS
+from loadgen.record.line_batch import LineBatch
 from loadgen.record.recorder import record_logs
 from loadgen.record.recording import Recording
 from loadgen.record.settings import RecordSettings
+from loadgen.record.sources import LogSources
 
 LOGS = Path(__file__).resolve().parents[3] / "shared" / "logs"
 
@@ -267,3 +272,44 @@ def test_no_user_address_or_text_of_the_log_reaches_the_trace(tmp_path: Path) ->
         for secret in ("192.0.2.", "203.0.113.", "demo-client", "Gemüse", "harbor"):
             assert secret not in dump
             assert secret.encode() not in written
+
+
+WRAPPED = ("docker_json", "kubernetes_cri", "journald_json", "cloudwatch_events", "loki_query")
+
+
+@pytest.mark.parametrize(
+    "sample",
+    [
+        sample
+        for sample in CASES
+        if sample not in WRAPPED and hasattr(FORMATS[CASES[sample][0]], "order_matters")
+    ],
+)
+def test_a_format_that_goes_to_other_processes_reads_there_as_here(sample: str) -> None:
+    """Copies of the format as it is after the first lines read the rest, each a part of its own."""
+    recording, manifest = _record(sample)
+    log_format = FORMATS[CASES[sample][0]](RecordSettings(**CASES[sample][1]))
+    paths = [LOGS / sample / file for file in manifest["files_oldest_first"]]
+    batches = list(LogSources(paths, lambda num_bytes: None).batches(Findings()))
+    pieces = [piece for batch in batches for piece in _in_pieces(batch, 15)]
+    findings = Findings()
+    num_found = sum(found.num_rows for found in log_format.read(pieces[:1], findings))
+    for piece in pieces[1:]:
+        copy = pickle.loads(pickle.dumps(log_format))
+        num_found += sum(found.num_rows for found in copy.read([piece], findings))
+    fidelity = recording.fidelity
+    assert num_found == fidelity.num_requests
+    assert (findings.num_other, findings.num_malformed) == (fidelity.num_other, fidelity.num_malformed)
+
+
+def _in_pieces(batch: LineBatch, num_lines: int) -> list[LineBatch]:
+    lines = batch.data.splitlines(keepends=True)
+    return [
+        LineBatch(
+            batch.source,
+            batch.file_index,
+            batch.first_line + start,
+            b"".join(lines[start : start + num_lines]),
+        )
+        for start in range(0, len(lines), num_lines)
+    ]

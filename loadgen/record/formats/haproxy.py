@@ -49,6 +49,11 @@ class HaproxyFormat:
     def looks_like(head: Sequence[bytes]) -> bool:
         return any(_LINE.search(line) for line in head[:50])
 
+    @property
+    def order_matters(self) -> bool:
+        """Whether lines have to be read in their order, by one process."""
+        return self._stamps.order_matters
+
     def stamp_facts(self) -> StampFacts:
         return StampFacts("arrival", "the moment in brackets (%tr)", 10**6, self._stamps.zone_used)
 

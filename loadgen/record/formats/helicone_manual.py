@@ -51,6 +51,11 @@ class HeliconeManualFormat:
     def looks_like(head: Sequence[bytes]) -> bool:
         return has_keys(head, _KEYS)
 
+    @property
+    def order_matters(self) -> bool:
+        """Whether lines have to be read in their order, by one process."""
+        return False
+
     def stamp_facts(self) -> StampFacts:
         return StampFacts("arrival", "timing.startTime as it stands", resolution_ns=10**6)
 

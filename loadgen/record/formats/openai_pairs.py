@@ -51,6 +51,11 @@ class OpenaiPairsFormat:
         found = [document for line in head[:20] if (document := _object(line)) is not None]
         return any(_pair(document) or _why_refused(document) for document in found)
 
+    @property
+    def order_matters(self) -> bool:
+        """Whether lines have to be read in their order, by one process."""
+        return self._fields is not None and self._fields.order_matters
+
     def stamp_facts(self) -> StampFacts:
         assert self._fields is not None
         return self._fields.stamp_facts()

@@ -41,6 +41,11 @@ class TgiFormat:
             b"text_generation_router" in line for line in head
         )
 
+    @property
+    def order_matters(self) -> bool:
+        """Whether lines have to be read in their order, by one process."""
+        return self._stamps.order_matters
+
     def stamp_facts(self) -> StampFacts:
         return StampFacts(
             "completion", "timestamp - total_time", resolution_ns=1000, zone=self._stamps.zone_used

@@ -45,6 +45,11 @@ class TraefikClfFormat:
     def looks_like(head: Sequence[bytes]) -> bool:
         return any(_LINE.match(line) for line in head[:50])
 
+    @property
+    def order_matters(self) -> bool:
+        """Whether lines have to be read in their order, by one process."""
+        return False
+
     def stamp_facts(self) -> StampFacts:
         return StampFacts("arrival", "the start of the request as it stands (1 s)", resolution_ns=10**9)
 
