@@ -114,6 +114,16 @@ def record(
     session_field: Annotated[
         str | None, _field("--session-field", "Field of the session; only a number is kept.")
     ] = None,
+    prefix_blocks: Annotated[
+        bool,
+        typer.Option(
+            "--prefix-blocks",
+            help="Keep which prompts begin alike, as salted hashes of their blocks; no text, no ids.",
+        ),
+    ] = False,
+    prompt_field: Annotated[
+        str | None, _field("--prompt-field", "Field of the prompt or messages, for --prefix-blocks.")
+    ] = None,
     since: Annotated[
         str | None,
         typer.Option(help="Keep arrivals from here on: 2026-10-25T09:00:00Z.", rich_help_panel=_SELECTION),
@@ -219,6 +229,8 @@ def record(
         model_field=model_field,
         status_field=status_field,
         session_field=session_field,
+        prompt_field=prompt_field,
+        prefix_salt=os.urandom(16) if prefix_blocks else None,
         log_format=log_format,
         year=year,
         wrapper=wrapper,

@@ -37,14 +37,21 @@ class JsonColumnReader:
     """Reads the values at dotted `paths` out of JSON lines.
 
     exact: those of the paths whose decimal numbers come as text where a double would lose digits.
+    whole: those whose values may be lists and objects.
     required: top-level keys; an object that lacks one is left out, without being at fault.
     """
 
     def __init__(
-        self, paths: Sequence[str], *, exact: Sequence[str] = (), required: Sequence[str] = ()
+        self,
+        paths: Sequence[str],
+        *,
+        exact: Sequence[str] = (),
+        whole: Sequence[str] = (),
+        required: Sequence[str] = (),
     ) -> None:
         self._paths = tuple(dict.fromkeys(path for path in paths if path != WRITTEN_FIELD))
         self._exact = tuple(exact)
+        self._whole = tuple(whole)
         self._required = tuple(required)
         self._getters = {path: JsonPath(path) for path in self._paths}
         self._decoder: JsonDecoder | None = None
@@ -70,7 +77,9 @@ class JsonColumnReader:
 
     def _prepare(self, batch: LineBatch) -> None:
         try:
-            self._decoder = JsonDecoder(self._paths, self._exact, self._required, _documents(batch.data))
+            self._decoder = JsonDecoder(
+                self._paths, self._exact, self._whole, self._required, _documents(batch.data)
+            )
         except ValueError:
             # Positions in arrays: every object has to be decoded whole.
             self._decoder = None

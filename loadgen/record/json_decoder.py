@@ -34,12 +34,17 @@ class JsonDecoder:
 
     A dotted path may mean keys with dots in them: the way that `documents`, a few objects of the log, show is
     taken, or all ways that there are. exact: paths whose decimal numbers come as text where a double would lose
-    digits. required: top-level keys that an object must have. Raises ValueError for a path that names a position in
-    an array.
+    digits. whole: paths whose values may be lists and objects. required: top-level keys that an object must have.
+    Raises ValueError for a path that names a position in an array.
     """
 
     def __init__(
-        self, paths: Iterable[str], exact: Sequence[str], required: Sequence[str], documents: Sequence[Any]
+        self,
+        paths: Iterable[str],
+        exact: Sequence[str],
+        whole: Sequence[str],
+        required: Sequence[str],
+        documents: Sequence[Any],
     ) -> None:
         self._ways = {path: _likely_ways(path, documents) for path in paths}
         if any(key.isdecimal() for ways in self._ways.values() for way in ways for key in way):
@@ -48,8 +53,10 @@ class JsonDecoder:
         self._required = tuple(_field(key) for key in required)
         tree = _tree(self._ways.values(), required)
         digits = {way for path in self._exact for way in self._ways[path]}
-        self._plain = msgspec.json.Decoder(_struct(tree, (), frozenset(required), frozenset()))
-        self._digits = msgspec.json.Decoder(_struct(tree, (), frozenset(required), frozenset(digits)))
+        types: dict[Way, Any] = {way: Any for path in whole for way in self._ways.get(path, [])}
+        self._plain = msgspec.json.Decoder(_struct(tree, (), frozenset(required), types))
+        types |= dict.fromkeys(digits, msgspec.Raw)
+        self._digits = msgspec.json.Decoder(_struct(tree, (), frozenset(required), types))
 
     def columns(self, data: bytes, num_lines: int) -> tuple[Sequence[int], dict[str, list[Any]]]:
         """The lines of `data` that have all required keys, and the values at each path in them, None where missing.
@@ -143,16 +150,13 @@ def _tree(ways: Iterable[Sequence[Way]], required: Sequence[str]) -> dict[str, A
     return tree
 
 
-def _struct(tree: Mapping[str, Any], above: Way, required: frozenset[str], digits: frozenset[Way]) -> Any:
+def _struct(tree: Mapping[str, Any], above: Way, required: frozenset[str], types: Mapping[Way, Any]) -> Any:
     """A type that holds the values of `tree` and nothing else."""
     fields = []
     for key, below in tree.items():
         way = (*above, key)
-        if below:
-            value_type = _struct(below, way, frozenset(), digits) | _SCALAR
-        else:
-            value_type = msgspec.Raw if way in digits else _SCALAR
-        fields.append((_field(key), value_type, msgspec.UNSET if key in required else None))
+        value = _struct(below, way, frozenset(), types) | _SCALAR if below else types.get(way, _SCALAR)
+        fields.append((_field(key), value, msgspec.UNSET if key in required else None))
     return msgspec.defstruct("Line", fields, rename={_field(key): key for key in tree}, gc=False)
 
 

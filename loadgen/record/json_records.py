@@ -18,6 +18,7 @@ from loadgen.record.formats.log_format import StampFacts
 from loadgen.record.json_columns import JsonColumnReader
 from loadgen.record.line_batch import LineBatch
 from loadgen.record.named_fields import NO_ARRIVAL
+from loadgen.record.prefix_blocks import PREFIX_TYPE, PrefixBlocks
 from loadgen.record.request_batch import RequestBatch
 from loadgen.record.request_filter import RequestFilter
 from loadgen.record.settings import RecordSettings
@@ -58,6 +59,7 @@ class JsonLayout:
     model: str | None = None
     stream: str | None = None
     session: str | None = None
+    prompt: str | None = None
     request: str | None = None
     method: str | None = None
     target: str | None = None
@@ -71,6 +73,7 @@ class JsonRecords:
     def __init__(self, layout: JsonLayout, settings: RecordSettings) -> None:
         self._layout = layout
         self._filter = RequestFilter(settings.path_prefixes)
+        self._blocks = None if settings.prefix_salt is None else PrefixBlocks(settings.prefix_salt)
         zone = settings.zone or layout.zone
         self._stamps = StampReader(layout.time_unit, zone)
         self._ends = StampReader(layout.time_unit, zone)
@@ -82,6 +85,7 @@ class JsonRecords:
             layout.model,
             layout.stream,
             layout.session,
+            layout.prompt if settings.prefix_salt is not None else None,
             layout.request,
             layout.method,
             layout.target,
@@ -92,6 +96,7 @@ class JsonRecords:
         self._columns = JsonColumnReader(
             [path for path in paths if path is not None],
             exact=[path for path in moments if path is not None],
+            whole=[path for path in (layout.prompt,) if path is not None],
             required=layout.keys,
         )
 
@@ -177,6 +182,9 @@ class JsonRecords:
         ):
             if path is not None:
                 columns[column] = read(rows.values[path])
+        if layout.prompt is not None and self._blocks is not None:
+            prompts = rows.values[layout.prompt]
+            columns["prefix_blocks"] = pa.array([self._blocks.of(prompt) for prompt in prompts], PREFIX_TYPE)
         return RequestBatch(moments_ns, columns), faults
 
     def _since(

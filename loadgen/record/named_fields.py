@@ -6,11 +6,13 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
 
 from loadgen.errors import RecordError
 from loadgen.record.fields import duration_unit_of, unit_ns
 from loadgen.record.findings import Findings
 from loadgen.record.formats.log_format import StampFacts
+from loadgen.record.prefix_blocks import PREFIX_TYPE, PrefixBlocks
 from loadgen.record.request_batch import RequestBatch
 from loadgen.record.settings import RecordSettings
 from loadgen.record.stamp_reader import StampReader
@@ -54,8 +56,14 @@ class NamedFields:
             settings.model_field,
             settings.status_field,
             settings.session_field,
+            settings.prompt_field if settings.prefix_salt is not None else None,
         )
         self.fields: tuple[str, ...] = tuple(dict.fromkeys(name for name in named if name is not None))
+
+    @property
+    def whole(self) -> tuple[str, ...]:
+        """Those of the fields whose values may be lists and objects."""
+        return tuple(name for name in (self._settings.prompt_field,) if name in self.fields)
 
     @property
     def order_matters(self) -> bool:
@@ -89,6 +97,10 @@ class NamedFields:
             columns["status"] = statuses(rows[settings.status_field])
         if settings.session_field is not None:
             columns["session"] = sessions(rows[settings.session_field])
+        if settings.prompt_field is not None and settings.prefix_salt is not None:
+            blocks = PrefixBlocks(settings.prefix_salt)
+            prompts = rows[settings.prompt_field]
+            columns["prefix_blocks"] = pa.array([blocks.of(prompt) for prompt in prompts], PREFIX_TYPE)
         return RequestBatch(arrival_ns, columns).without(faults), faults
 
     @property

@@ -12,6 +12,7 @@ from loadgen.record.arrival_order import ArrivalOrder
 from loadgen.record.findings import Findings
 from loadgen.record.formats.catalog import make_format
 from loadgen.record.line_batch import LineBatch
+from loadgen.record.prefix_blocks import BLOCK_TOKENS
 from loadgen.record.reading import read_requests
 from loadgen.record.recording import Recording
 from loadgen.record.request_store import RequestStore
@@ -113,6 +114,11 @@ class Recorder:
         if num_left_out:
             findings.num_other += num_left_out
             findings.assume(f"{num_left_out} requests left out by {selection.description} count as other")
+        if self._settings.prefix_salt is not None and not self._store.has("prefix_blocks"):
+            raise RecordError(
+                f"{where}: --prefix-blocks: this log holds no prompts, as {self._name}",
+                hint="--prompt-field names them in tables and JSON lines",
+            )
         facts = self._format.stamp_facts()
         metadata = TraceMetadata(
             origin_unix_ns=None if facts.is_relative else 0,
@@ -120,6 +126,7 @@ class Recorder:
             arrival_from=facts.arrival_from,
             resolution_ns=facts.resolution_ns,
             zone=facts.zone,
+            prefix_block_tokens=None if self._settings.prefix_salt is None else BLOCK_TOKENS,
             sources=tuple(self._sources.files) if self._sources is not None else (),
             recorder={
                 "version": loadgen.__version__,

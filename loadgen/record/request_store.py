@@ -49,13 +49,19 @@ class RequestStore:
         self._num_waiting = 0
         self._folder: tempfile.TemporaryDirectory[str] | None = None
         self._runs: list[Path] = []
+        self._columns: set[str] = set()
         self.num_rows = 0
+
+    def has(self, column: str) -> bool:
+        """Whether any batch had this column."""
+        return column in self._columns
 
     def add(self, batch: RequestBatch) -> None:
         """Add requests. Raises RecordError if a value fits no column."""
         table = _table_of(batch, self._salt)
         if not table.num_rows:
             return
+        self._columns.update(table.schema.names)
         self._waiting.append(table)
         self._num_waiting += table.num_rows
         self.num_rows += table.num_rows

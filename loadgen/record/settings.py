@@ -17,8 +17,9 @@ class RecordSettings:
     path_prefixes: keep requests whose path begins with one of them; none keeps every POST.
     time_field, time_unit, zone, stamp: which field tells the moment, its unit (auto, s, ms, us, ns, iso
     or a strptime pattern), the zone of stamps that carry none, and whether it marks arrival or completion.
-    length_fields: trace column -> field of the log. log_format: the format string of the server (nginx, Apache).
-    year: of stamps that carry none. wrapper: what to take off first: auto, none or a name.
+    length_fields: trace column -> field of the log. prefix_salt: with it the leading blocks of prompts are kept as
+    hashes (record.prefix_blocks); prompt_field: where the prompt is. log_format: the format string of the server
+    (nginx, Apache). year: of stamps that carry none. wrapper: what to take off first: auto, none or a name.
     accept_completion_times: take completion for arrival where no duration is logged.
     Raises UsageError for a unit, a stamp or a column that there is not.
     """
@@ -34,6 +35,8 @@ class RecordSettings:
     model_field: str | None = None
     status_field: str | None = None
     session_field: str | None = None
+    prompt_field: str | None = None
+    prefix_salt: bytes | None = field(default=None, repr=False)
     log_format: str | None = None
     year: int | None = None
     wrapper: str = "auto"
@@ -70,6 +73,8 @@ class RecordSettings:
             "model_field": self.model_field,
             "status_field": self.status_field,
             "session_field": self.session_field,
+            "prompt_field": self.prompt_field,
+            "prefix_blocks": self.prefix_salt is not None or None,
             "log_format": self.log_format,
             "year": self.year,
             "wrapper": self.wrapper,

@@ -20,7 +20,9 @@ class JsonlFormat:
 
     def __init__(self, settings: RecordSettings) -> None:
         self._fields = NamedFields(settings)
-        self._columns = JsonColumnReader(self._fields.fields, exact=(self._fields.time,))
+        self._columns = JsonColumnReader(
+            self._fields.fields, exact=(self._fields.time,), whole=self._fields.whole
+        )
 
     @staticmethod
     def looks_like(head: Sequence[bytes]) -> bool:

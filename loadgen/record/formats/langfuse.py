@@ -27,6 +27,7 @@ _EXPORT = JsonLayout(
     lengths={"input_tokens": ("usage_details.input",), "output_tokens": ("usage_details.output",)},
     model="provided_model_name",
     session="session_id",
+    prompt="input",
     only={"type": "GENERATION"},
 )
 _API = JsonLayout(
@@ -42,6 +43,7 @@ _API = JsonLayout(
     },
     model="model",
     session="sessionId",
+    prompt="input",
     only={"type": "GENERATION"},
 )
 

@@ -28,6 +28,7 @@ _LAYOUT = JsonLayout(
     model="model",
     stream="stream",
     session="session_id",
+    prompt="messages",
     failed={"status": "failure"},
 )
 

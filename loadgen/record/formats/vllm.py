@@ -18,6 +18,7 @@ from loadgen.errors import RecordError
 from loadgen.record.findings import Findings
 from loadgen.record.formats.log_format import StampFacts
 from loadgen.record.line_batch import LineBatch
+from loadgen.record.prefix_blocks import PrefixBlocks
 from loadgen.record.request_batch import RequestBatch
 from loadgen.record.settings import RecordSettings
 from loadgen.record.zone import ZoneClock, parse_zone
@@ -37,7 +38,8 @@ class _Request:
     """One request, as far as its lines were seen."""
 
     arrival_ns: int
-    input_tokens: int | None
+    input_tokens: int | None = None
+    prefix_blocks: list[int] | None = None
     output_tokens: int | None = None
     stream: bool | None = None
 
@@ -48,6 +50,7 @@ class VllmFormat:
     def __init__(self, settings: RecordSettings) -> None:
         self._zone = settings.zone
         self._year = settings.year
+        self._blocks = None if settings.prefix_salt is None else PrefixBlocks(settings.prefix_salt)
 
     @staticmethod
     def looks_like(head: Sequence[bytes]) -> bool:
@@ -74,7 +77,7 @@ class VllmFormat:
                     continue
                 day, time, kind, name, _, streamed = found.groups()
                 if kind != b"Received request":
-                    _join(requests.get(name), kind, line, streamed is not None, findings)
+                    self._join(requests.get(name), kind, line, streamed is not None, findings)
                     continue
                 try:
                     calendar, _ = calendar_ns(f"{year}-{day.decode()} {time.decode()}")
@@ -85,31 +88,42 @@ class VllmFormat:
                     findings.add_malformed(batch.source, batch.number_of(index), str(exc), line)
                     continue
                 latest_ns = max(latest_ns, calendar)
-                requests[name] = _Request(clock.unix_ns(calendar), _num_ids(line, b"prompt_token_ids: ["))
+                requests[name] = _Request(clock.unix_ns(calendar))
+                self._add_prompt(requests[name], line)
         yield _batch(list(requests.values()))
         _warn_of_cuts(list(requests.values()), findings)
 
+    def _join(
+        self, request: _Request | None, kind: bytes, line: bytes, streamed: bool, findings: Findings
+    ) -> None:
+        """Add what a later line tells of a request; lines of requests that are not in the log count as other."""
+        if request is None:
+            findings.num_other += 1
+        elif kind == b"Request":
+            self._add_prompt(request, line)
+            findings.num_other += 1
+        else:
+            ids = _ids(line, b"output_token_ids: [")
+            request.output_tokens = None if ids is None else len(ids)
+            request.stream = streamed
 
-def _join(request: _Request | None, kind: bytes, line: bytes, streamed: bool, findings: Findings) -> None:
-    """Add what a later line tells of a request; lines of requests that are not in the log count as other."""
-    if request is None:
-        findings.num_other += 1
-    elif kind == b"Request":
-        request.input_tokens = _num_ids(line, b"prompt_token_ids: [")
-        findings.num_other += 1
-    else:
-        request.output_tokens = _num_ids(line, b"output_token_ids: [")
-        request.stream = streamed
+    def _add_prompt(self, request: _Request, line: bytes) -> None:
+        ids = _ids(line, b"prompt_token_ids: [")
+        if ids is None:
+            return
+        request.input_tokens = len(ids)
+        if self._blocks is not None:
+            request.prefix_blocks = self._blocks.of_token_ids([int(token) for token in ids])
 
 
-def _num_ids(line: bytes, label: bytes) -> int | None:
-    """How many ids the last list of this label holds: a prompt may hold the label, but stands before it."""
+def _ids(line: bytes, label: bytes) -> list[bytes] | None:
+    """The ids of the last list of this label: a prompt may hold the label, but stands before it. None for none."""
     start = line.rfind(label)
     end = line.find(b"]", start)
     if start < 0 or end < 0:
         return None
     ids = line[start + len(label) : end].strip()
-    return ids.count(b",") + 1 if ids else None
+    return ids.split(b",") if ids else None
 
 
 def _batch(requests: list[_Request]) -> RequestBatch:
@@ -119,6 +133,11 @@ def _batch(requests: list[_Request]) -> RequestBatch:
             "input_tokens": [request.input_tokens for request in requests],
             "output_tokens": [request.output_tokens for request in requests],
             "stream": [request.stream for request in requests],
+            **(
+                {"prefix_blocks": [request.prefix_blocks for request in requests]}
+                if any(request.prefix_blocks for request in requests)
+                else {}
+            ),
         },
     )
 
