@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import argparse
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
@@ -91,20 +91,28 @@ def latencies(arrival_s: Floats, work_s: npt.NDArray[np.float32]) -> npt.NDArray
 
 @dataclass(frozen=True)
 class Experiments:
-    """values: (repeats, runs, cells) in the order of the runs. is_candidate: (repeats, runs)."""
+    """values: (repeats, runs, cells) in the order of the runs. is_candidate: (repeats, runs).
+
+    truth: (repeats, cells), the change over the very runs of an experiment, had each been run as both.
+    """
 
     values: Floats
     is_candidate: npt.NDArray[np.bool_]
+    truth: Floats
+    requests: int  # of a run
 
-    def differences(self, is_ratio: npt.NDArray[np.bool_]) -> Floats:
+    def differences(self) -> Floats:
         """(repeats, pairs, cells), candidate against base."""
-        scaled = np.where(is_ratio, np.log(np.where(is_ratio, self.values, 1.0)), self.values)
+        scaled = _scaled(self.values)
         later = scaled[:, 1::2] - scaled[:, 0::2]
         return np.where(self.is_candidate[:, 1::2, None], later, -later)
 
 
 def cells() -> list[tuple[str, str]]:
     return [(window, statistic) for window in WINDOWS for statistic in STATISTICS]
+
+
+IS_RATIO = np.array([statistic != "goodput" for _, statistic in cells()])
 
 
 def simulate(
@@ -137,12 +145,23 @@ def simulate(
     logs = level[:, second].transpose(2, 0, 1).astype(np.float32)  # (requests, repeats, runs)
     logs += noise.request * draw(logs.shape)
     logs += noise.run * draw((repeats, runs))
-    logs += np.where(is_candidate, np.log(effect), 0.0).astype(np.float32)
-    work = (np.exp(logs) * work_s[:, None, None].astype(np.float32)).reshape(arrival_s.size, -1)
-    latency_s = latencies(arrival_s, work).reshape(arrival_s.size, repeats, runs)
     halves = (np.ones(arrival_s.size, bool), arrival_s < run_s / 2, arrival_s >= run_s / 2)
-    values = [_statistics(latency_s[half], run_s * half.mean()) for half in halves]
-    return Experiments(np.concatenate(values, axis=-1), is_candidate)
+    worlds = []
+    for factor in dict.fromkeys((1.0, effect)):
+        work = (np.exp(logs) * (factor * work_s[:, None, None]).astype(np.float32)).reshape(
+            arrival_s.size, -1
+        )
+        latency_s = latencies(arrival_s, work).reshape(arrival_s.size, repeats, runs)
+        worlds.append(
+            np.concatenate([_statistics(latency_s[half], run_s * half.mean()) for half in halves], axis=-1)
+        )
+    truth = (_scaled(worlds[-1]) - _scaled(worlds[0])).mean(axis=1)
+    values = np.where(is_candidate[..., None], worlds[-1], worlds[0])
+    return Experiments(values, is_candidate, truth, arrival_s.size)
+
+
+def _scaled(values: Floats) -> Floats:
+    return np.where(IS_RATIO, np.log(np.where(IS_RATIO, values, 1.0)), values)
 
 
 def _standard(noise: Noise, rng: np.random.Generator):  # type: ignore[no-untyped-def]
@@ -167,7 +186,6 @@ def _statistics(latency_s: npt.NDArray[np.float32], span_s: float) -> Floats:
     return np.stack([columns[name] for name in STATISTICS], axis=-1).astype(np.float64)
 
 
-IS_RATIO = np.array([statistic != "goodput" for _, statistic in cells()])
 TRAITS = Traits(
     better=tuple(
         "higher" if statistic in ("goodput", "served rate") else "lower" for _, statistic in cells()
@@ -190,9 +208,13 @@ class Outcome:
     after: Floats
 
 
-def judged(differences: Floats) -> Outcome:
+def judged(experiments: Experiments) -> Outcome:
+    differences = experiments.differences()
     plan = Plan(max_looks=differences.shape[1])
-    found = [judge_pairs(one, TRAITS, plan) for one in differences]
+    found = [
+        judge_pairs(one, replace(TRAITS, floor=floor), plan)
+        for one, floor in zip(differences, floors(experiments), strict=True)
+    ]
     return Outcome(
         verdicts=np.array([[cell.verdict.value for cell in one] for one in found]),
         low=np.array([[cell.low for cell in one] for one in found]),
@@ -207,13 +229,25 @@ def judged(differences: Floats) -> Outcome:
     )
 
 
+def floors(experiments: Experiments) -> Floats:
+    """What counts alone leave open, as the tool has it: (repeats, cells)."""
+    total = experiments.requests * np.array([1.0 if w == "overall" else 0.5 for w, _ in cells()])
+    best = np.where(IS_RATIO, experiments.values.max(axis=(0, 1)), 1.0)
+    misses = ((1 - experiments.values / best) * total).sum(axis=1)
+    total_all = total * experiments.values.shape[1]
+    share = (misses + 2) / (total_all + 4)
+    error = np.sqrt(share * (1 - share) * 4 / total_all)
+    return np.where([statistic in ("goodput", "served rate") for _, statistic in cells()], error, 0.0)
+
+
 def differs(outcome: Outcome) -> npt.NDArray[np.bool_]:
     return np.isin(outcome.verdicts, (Verdict.BETTER.value, Verdict.WORSE.value))
 
 
 def covered(outcome: Outcome, truth: Floats) -> tuple[float, Floats]:
     """(share of experiments all of whose intervals hold the truth, share by cell of the single intervals)."""
-    known = ~np.isnan(outcome.low)
+    # A served rate of 1 in nearly all runs: what happens in one run of fifty, no spread can foretell.
+    known = ~np.isnan(outcome.low) & np.array([statistic != "served rate" for _, statistic in cells()])
     within = (outcome.low - 1e-6 <= truth) & (truth <= outcome.high + 1e-6)
     alone = (outcome.alone[..., 0] - 1e-6 <= truth) & (truth <= outcome.alone[..., 1] + 1e-6)
     return float((within | ~known).all(axis=1).mean()), alone.mean(axis=0)
@@ -221,7 +255,7 @@ def covered(outcome: Outcome, truth: Floats) -> tuple[float, Floats]:
 
 def welch_p(experiments: Experiments) -> Floats:
     """Welch's p of each cell over the summaries of the runs: (repeats, cells)."""
-    scaled = np.where(IS_RATIO, np.log(np.where(IS_RATIO, experiments.values, 1.0)), experiments.values)
+    scaled = _scaled(experiments.values)
     mask = experiments.is_candidate[..., None]
     count = mask.shape[1] // 2
     means, variances = [], []
@@ -277,7 +311,7 @@ def tables(given: argparse.Namespace) -> list[str]:
             shared = (given.pairs, given.run_s, given.repeats)
             rng = np.random.default_rng(given.seed)
             null, changed = (simulate(noise, load, effect, *shared, rng) for effect in (1.0, EFFECT))
-            same, other = (judged(one.differences(IS_RATIO)) for one in (null, changed))
+            same, other = (judged(one) for one in (null, changed))
             found = (other.verdicts[:, deciding] == Verdict.WORSE.value).mean(axis=0)
             any_alarm, deciding_alarm = (
                 differs(same).any(axis=1).mean(),
@@ -287,16 +321,15 @@ def tables(given: argparse.Namespace) -> list[str]:
                 f"| {noise.name} | {load} | {any_alarm:.1%} | {deciding_alarm:.1%} | "
                 f"{' / '.join(f'{share:.0%}' for share in found)} | {np.median(other.after):.0f} |"
             )
-            truth = changed.differences(IS_RATIO).mean(axis=(0, 1))
-            whole, alone = covered(other, truth)
-            null_whole, _ = covered(same, np.zeros(len(truth)))
+            whole, alone = covered(other, changed.truth)
+            null_whole, _ = covered(same, null.truth)
             coverage.append(
                 f"| {noise.name} | {load} | {null_whole:.1%} / {whole:.1%} | "
                 f"{' / '.join(f'{100 * alone[at[statistic]]:.1f}' for statistic in STATISTICS)} |"
             )
             blocked = [simulate(noise, load, effect, *shared, rng, "blocked") for effect in (1.0, EFFECT)]
             welch = [[welch_p(one)[:, deciding] for one in pair] for pair in (blocked, (null, changed))]
-            pairs = [paired_p(one.differences(IS_RATIO))[:, deciding] for one in (null, changed)]
+            pairs = [paired_p(one.differences())[:, deciding] for one in (null, changed)]
             powers = [power_at_5(*two) for two in (*welch, pairs)]
             raw = [(two[0] <= 0.05).mean(axis=0) for two in (*welch, pairs)]
             versus.append(
@@ -358,8 +391,11 @@ is given the threshold at which it calls noise a change in exactly 5 %: mean / p
 
 ## Coverage of the intervals
 
-All: share of experiments in which every interval of every figure holds the truth at all looks (promised: 95 %),
-with nothing changed / with +5 %. Alone: the interval of one figure by itself at the end, in % (nominal: 95).
+All: share of experiments in which every interval of every figure but the served rate holds the truth at all looks
+(promised: 95 %), with nothing changed / with +5 %. Alone: the interval of one figure by itself at the end, in %
+(nominal: 95). The truth is the change over the very runs of the experiment, had each been run as both versions.
+The served rate loses requests in about one run of fifty, at random moments of overload: most experiments see none,
+and no interval made of what was seen covers that. The same holds for any failure that is rarer than the runs.
 
 | noise | load | all | alone: {by_statistic} |
 |---|---|---|---|

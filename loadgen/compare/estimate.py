@@ -44,7 +44,7 @@ def paired(differences: Floats, floor: Floats, noise: Floats | None = None) -> E
     if noise is not None and noise.size:
         squares = squares + np.nansum(noise**2, axis=0)
         df = df + (~np.isnan(noise)).sum(axis=0)
-    error = _error(squares, df, 1 / np.maximum(count, 1), floor)
+    error = _error(squares, df, 1 / np.maximum(count, 1), np.maximum(floor, _rare_floor(differences, count)))
     rows = differences - change
     return Estimate(change, error, df, count, _correlation(rows, noise))
 
@@ -88,6 +88,19 @@ def unpaired(base: Floats, candidate: Floats, floor: Floats, noise: Floats | Non
         np.minimum(*counts),
         _correlation(rows, noise),
     )
+
+
+def _rare_floor(differences: Floats, count: npt.NDArray[np.int64]) -> Floats:
+    """Least standard error of what is 0 in most pairs: as if the largest difference had come twice more.
+
+    Failures that come in a few runs only have a spread that those few runs understate.
+    """
+    if not differences.size:
+        return np.zeros(count.shape)
+    sizes = np.abs(np.nan_to_num(differences))
+    num_other = (sizes > 0).sum(axis=0)
+    is_rare = (num_other > 0) & (2 * num_other < count)
+    return np.where(is_rare, sizes.max(axis=0) * np.sqrt(num_other + 2) / np.maximum(count, 1), 0.0)
 
 
 def _mean(rows: Floats, count: npt.NDArray[np.int64]) -> Floats:

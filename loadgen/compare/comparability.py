@@ -1,0 +1,107 @@
+"""Comparability: whether runs were sent the same load under the same limits, and what of the target changed."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+# Settings of a replay that decide what its figures mean. Shape and seed are in the schedule's hash as well, but
+# their names say what differs.
+_SETTINGS = (
+    "timeout", "timeout_connect", "timeout_first_token", "timeout_gap", "drain", "max_concurrency", "stream",
+    "ignore_eos", "chars_per_token",
+)  # fmt: skip
+# Facts of a target that differ from start to start and say nothing.
+_VOLATILE = ("pid", "uptime", "started", "time")
+
+
+@dataclass(frozen=True, slots=True)
+class Difference:
+    """One field in which runs differ. base, candidate: as text."""
+
+    field: str
+    base: str
+    candidate: str
+
+    @property
+    def text(self) -> str:
+        return f"{self.field} a={self.base} b={self.candidate}"
+
+
+def load_fields(facts: Mapping[str, Any]) -> dict[str, Any]:
+    """What must agree, by field name, from a run.json."""
+    settings = facts.get("settings") or {}
+    return {
+        "trace": (facts.get("trace") or {}).get("trace_id"),
+        "schedule": facts.get("schedule_hash"),
+        **{f"shape.{name}": value for name, value in _flat(facts.get("shape") or {}).items()},
+        "seed": facts.get("seed"),
+        "dialect": (facts.get("target") or {}).get("dialect"),
+        **{name: settings.get(name) for name in _SETTINGS},
+        "loadgen": (facts.get("versions") or {}).get("loadgen"),
+    }
+
+
+def target_fields(facts: Mapping[str, Any]) -> dict[str, Any]:
+    """What may differ and is told: the target's own account of itself, and the machine that sent."""
+    target = facts.get("target") or {}
+    told = _flat({"url": target.get("url"), "model": target.get("model"), **(target.get("facts") or {})})
+    return {
+        **{name: value for name, value in told.items() if not _is_volatile(name)},
+        **{f"generator.{name}": value for name, value in _flat(facts.get("host") or {}).items()},
+    }
+
+
+def differences(base: Mapping[str, Any], candidate: Mapping[str, Any]) -> list[Difference]:
+    """Fields that differ, in the order of the base; one that a side does not have is `none`."""
+    return [
+        Difference(name, _shown(base.get(name)), _shown(candidate.get(name)))
+        for name in dict.fromkeys([*base, *candidate])
+        if base.get(name) != candidate.get(name)
+    ]
+
+
+def not_comparable(
+    base: Sequence[Mapping[str, Any]], candidate: Sequence[Mapping[str, Any]], overridden: Sequence[str] = ()
+) -> list[Difference]:
+    """What keeps runs from being compared: fields of the load in which any differs from the first.
+
+    overridden: fields that may differ, by name; `shape` stands for all that begin with `shape.`.
+    """
+    first = load_fields(base[0])
+    found: dict[str, Difference] = {}
+    for facts in (*base[1:], *candidate):
+        for one in differences(first, load_fields(facts)):
+            head = one.field.partition(".")[0]
+            if one.field not in overridden and head not in overridden:
+                found.setdefault(one.field, one)
+    return list(found.values())
+
+
+def is_same_target(one: Mapping[str, Any], other: Mapping[str, Any]) -> bool:
+    """Whether two runs were of one version on one machine, as far as the target tells; a silent one is never.
+
+    The address does not count: a server that is started for a run takes a free port.
+    """
+    if not (one.get("target") or {}).get("facts"):
+        return False
+    return not [d for d in differences(target_fields(one), target_fields(other)) if d.field != "url"]
+
+
+def _flat(values: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
+    found: dict[str, Any] = {}
+    for name, value in values.items():
+        if isinstance(value, Mapping):
+            found.update(_flat(value, f"{prefix}{name}."))
+        else:
+            found[f"{prefix}{name}"] = value
+    return found
+
+
+def _is_volatile(name: str) -> bool:
+    return any(part in _VOLATILE for part in name.rpartition(".")[2].split("_"))
+
+
+def _shown(value: Any) -> str:
+    return "none" if value is None or value == [] else str(value)
