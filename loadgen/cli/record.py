@@ -27,6 +27,7 @@ from loadgen.record.selection import Selection
 from loadgen.record.settings import RecordSettings
 from loadgen.record.wrappers.catalog import WRAPPERS
 from loadgen.record.zone import parse_moment_ns
+from loadgen.trace.location import is_remote, location
 from loadgen.trace.parquet import read_trace
 from loadgen.trace.source_stream import STDIN
 
@@ -42,10 +43,10 @@ def _field(option: str, text: str) -> typer.models.OptionInfo:
 
 
 def record(
-    logs: Annotated[
-        list[Path],
+    log: Annotated[
+        list[str],
         typer.Argument(
-            help="Log files in any order, plain or gz, bz2, xz, zst; - reads standard input.",
+            help="Log files in any order, plain or gz, bz2, xz, zst, or URLs (s3://, gs://); - is standard input.",
             metavar="LOG...",
         ),
     ],
@@ -236,11 +237,16 @@ def record(
         wrapper=wrapper,
         accept_completion_times=accept_completion_times,
     )
-    if output is None and logs[0] == STDIN:
-        raise UsageError("standard input has no name for the trace", hint="give -o TRACE")
+    logs = [location(text) for text in log]
+    if output is None and (logs[0] == STDIN or is_remote(logs[0])):
+        raise UsageError(f"{log[0]}: say where the trace is to go", hint="give -o TRACE")
+    if follow and is_remote(logs[-1]):
+        raise UsageError(
+            f"{log[-1]}: only a file on this machine can be followed", hint="or give - and pipe it in"
+        )
     target = output or default_output(logs[0], ".parquet")
-    for log in logs:
-        refuse_to_overwrite(target, log, force=force)
+    for source in logs:
+        refuse_to_overwrite(target, source, force=force)
     if duration is not None and not follow:
         raise UsageError("--duration is for --follow", hint="--busiest 5m keeps a stretch of a log")
     if follow:

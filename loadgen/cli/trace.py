@@ -16,6 +16,7 @@ from loadgen.durations import format_duration, parse_duration_s
 from loadgen.errors import UsageError
 from loadgen.trace.foreign.catalog import FORMATS, read_foreign, slice_trace
 from loadgen.trace.foreign.mooncake import write_mooncake
+from loadgen.trace.location import is_remote
 from loadgen.trace.parquet import read_trace, write_trace
 from loadgen.trace.statistics import LengthFigures, TraceStatistics, trace_statistics
 from loadgen.trace.trace import Trace
@@ -118,7 +119,7 @@ def default_output(source: Path, suffix: str) -> Path:
 def refuse_to_overwrite(target: Path, source: Path, *, force: bool) -> None:
     """Raise UsageError if `target` exists and is not to be replaced, or is the source itself."""
     if target.exists():
-        if source.exists() and target.samefile(source):
+        if not is_remote(source) and source.exists() and target.samefile(source):
             raise UsageError(f"{target}: is the source itself", hint="give another name with -o")
         if not force:
             raise UsageError(f"{target}: exists already", hint="give another name with -o, or --force")

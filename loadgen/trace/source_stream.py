@@ -15,6 +15,7 @@ from typing import BinaryIO, cast
 import pyarrow as pa
 
 from loadgen.errors import LoadgenError
+from loadgen.trace.location import open_raw
 from loadgen.trace.trace import SourceFile
 
 STDIN = Path("-")
@@ -77,11 +78,7 @@ class SourceStream:
     def blocks(self) -> Iterator[bytes]:
         """Blocks of plain bytes, each ending with a line end, save the last of a file without one."""
         try:
-            file = (
-                cast(BinaryIO, sys.stdin.buffer)
-                if self._path == STDIN
-                else self._path.open("rb", buffering=0)
-            )
+            file = cast(BinaryIO, sys.stdin.buffer) if self._path == STDIN else open_raw(self._path)
         except OSError as exc:
             raise self._error(f"{self._path}: cannot be opened ({exc.strerror})") from exc
         with file:

@@ -1,0 +1,44 @@
+"""Where a source file lies: on this machine, or at a URL that fsspec knows (s3://, gs://, https:// ...)."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import BinaryIO, cast
+
+from loadgen.errors import UsageError
+
+_URL = re.compile(r"[a-z][a-z0-9+]+://")
+
+
+def location(text: str) -> Path:
+    """`text` as a path; for a URL, an object that names, stats and opens it as a path does.
+
+    Raises UsageError if what reads URLs of this kind is not installed.
+    """
+    if not _URL.match(text):
+        return Path(text)
+    try:
+        from upath import UPath  # noqa: PLC0415  # an extra, loaded by those who need it
+
+        return cast(Path, UPath(text))
+    except ImportError as exc:
+        raise UsageError(
+            f"{text}: URLs are read by libraries that are not installed ({exc})",
+            hint="pip install 'loadgen[remote]', and s3fs for s3://, gcsfs for gs://",
+        ) from exc
+
+
+def is_remote(path: Path) -> bool:
+    """Whether this came from a URL."""
+    return not isinstance(path, Path)
+
+
+def open_raw(path: Path) -> BinaryIO:
+    """The file's bytes, unbuffered where it is local. Raises OSError, UsageError if the library is missing."""
+    if not is_remote(path):
+        return cast(BinaryIO, path.open("rb", buffering=0))
+    try:
+        return cast(BinaryIO, path.open("rb"))
+    except ImportError as exc:
+        raise UsageError(f"{path}: {exc}", hint="install that with pip, beside loadgen[remote]") from exc
