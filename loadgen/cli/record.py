@@ -318,7 +318,7 @@ def _one_line(fidelity: Fidelity) -> str:
 def _total_bytes(logs: list[Path]) -> int | None:
     try:
         return sum(log.stat().st_size for log in logs) if STDIN not in logs else None
-    except OSError:
+    except Exception:  # of whatever kind: it shows again, named, when the file is opened
         return None
 
 

@@ -21,10 +21,13 @@ def location(text: str) -> Path:
     try:
         from upath import UPath  # noqa: PLC0415  # an extra, loaded by those who need it
 
-        return cast(Path, UPath(text))
-    except ImportError as exc:
+        path = UPath(text)
+        # Only now is the library of this kind of URL loaded.
+        _ = path.fs
+        return cast(Path, path)
+    except (ImportError, ValueError) as exc:
         raise UsageError(
-            f"{text}: URLs are read by libraries that are not installed ({exc})",
+            f"{text}: this kind of URL cannot be read here ({exc})",
             hint="pip install 'loadgen[remote]', and s3fs for s3://, gcsfs for gs://",
         ) from exc
 
@@ -35,10 +38,13 @@ def is_remote(path: Path) -> bool:
 
 
 def open_raw(path: Path) -> BinaryIO:
-    """The file's bytes, unbuffered where it is local. Raises OSError, UsageError if the library is missing."""
+    """The file's bytes, unbuffered where it is local. Raises OSError."""
     if not is_remote(path):
         return cast(BinaryIO, path.open("rb", buffering=0))
     try:
         return cast(BinaryIO, path.open("rb"))
-    except ImportError as exc:
-        raise UsageError(f"{path}: {exc}", hint="install that with pip, beside loadgen[remote]") from exc
+    except OSError:
+        raise
+    except Exception as exc:
+        # Each library has errors of its own for a key, a bucket or a network that is not there.
+        raise OSError(5, str(exc).splitlines()[0] if str(exc) else type(exc).__name__) from exc

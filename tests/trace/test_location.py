@@ -29,6 +29,13 @@ def test_a_url_without_its_library_says_what_to_install(monkeypatch: pytest.Monk
     assert caught.value.hint is not None and "loadgen[remote]" in caught.value.hint
 
 
+@pytest.mark.parametrize("url", ["s3://bucket/a.log", "nosuch://a.log"])
+def test_a_kind_of_url_that_cannot_be_read_is_told_in_one_line(url: str) -> None:
+    with pytest.raises(UsageError) as caught:
+        location(url)
+    assert caught.value.message.startswith(url) and "\n" not in caught.value.message
+
+
 def test_what_is_not_there_is_told_in_one_line() -> None:
     with pytest.raises(TraceError, match="cannot be opened"):
         list(SourceStream(location("memory://nowhere/a.log"), error=TraceError).blocks())
