@@ -8,6 +8,7 @@ import typer
 
 import loadgen
 from loadgen.cli import console
+from loadgen.cli.compare import ManyRunsCommand, compare
 from loadgen.cli.plan import plan
 from loadgen.cli.record import record
 from loadgen.cli.replay import replay
@@ -70,6 +71,13 @@ app.command(
 app.command(
     epilog="Example: loadgen report reports/production-20261201T101500Z-4f2a9c --slo 'ttft p99 < 800ms'"
 )(report)
+app.command(
+    cls=ManyRunsCommand,
+    epilog=(
+        "Examples: loadgen compare reports/a-1 reports/a-2 --to reports/b-1 reports/b-2   |   "
+        "loadgen compare reports/a-1 --to reports/b-1 --fail-on 'ttft p99 > +5%'"
+    ),
+)(compare)
 app.command(
     add_help_option=False, context_settings={"allow_extra_args": True, "ignore_unknown_options": True}
 )(serve)

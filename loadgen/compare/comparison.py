@@ -309,9 +309,10 @@ def check(
     if len(methods) > 1 and "percentile_method" not in terms.overridden:
         differ.append(Difference("percentile_method", *sorted(methods)[:2]))
     if differ:
+        names = dict.fromkeys(one.field.partition(".")[0] for one in differ)
         raise NotComparable(
             "not comparable: " + "; ".join(one.text for one in differ),
-            hint=f"repeat with the same settings; --override {differ[0].field} compares all the same",
+            hint="repeat with the same settings, or: " + " ".join(f"--override {name}" for name in names),
         )
     first = base[0].report.definition_ids
     found: dict[str, Difference] = {}
