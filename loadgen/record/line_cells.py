@@ -167,8 +167,8 @@ def _is_utf8(data: bytes) -> bool:
 def _matches(values: pa.Array, check: str) -> Any:
     if check == WHOLE_NUMBER:
         texts = values.cast(pa.string())
-        is_short = pc.less_equal(pc.binary_length(texts), MAX_DIGITS)
-        return pc.or_(pc.and_(pc.ascii_is_decimal(texts), is_short), pc.equal(texts, "-"))
+        fits = np.asarray(pc.ascii_is_decimal(texts)) & (np.asarray(pc.binary_length(texts)) <= MAX_DIGITS)
+        return fits if fits.all() else fits | np.asarray(pc.equal(texts, "-"))
     if check in DECIMAL_NUMBERS:
         texts = values.cast(pa.string())
         before = np.asarray(pc.find_substring(texts, "."))
