@@ -8,6 +8,7 @@ import typer
 
 import loadgen
 from loadgen.cli import console
+from loadgen.cli.ab import ab
 from loadgen.cli.compare import ManyRunsCommand, compare
 from loadgen.cli.plan import plan
 from loadgen.cli.record import record
@@ -71,6 +72,12 @@ app.command(
 app.command(
     epilog="Example: loadgen report reports/production-20261201T101500Z-4f2a9c --slo 'ttft p99 < 800ms'"
 )(report)
+app.command(
+    epilog=(
+        "Examples: loadgen ab production.parquet --busiest 60s --a http://old:8000 --b http://new:8000   |   "
+        "loadgen ab production.parquet --busiest 60s --a 'server-1.4 --port {port}' --b 'server-1.5 --port {port}'"
+    )
+)(ab)
 app.command(
     cls=ManyRunsCommand,
     epilog=(

@@ -56,6 +56,7 @@ class CellResult:
 
     base, candidate: over the twins that succeeded on both sides. base_own, candidate_own: over each side's own
     successes. decides: whether the verdict on the whole stands on it. reason: why there is no verdict, if so.
+    last_change: within the last pair, on the judged scale; NaN where there is none.
     """
 
     cell: Cell
@@ -66,6 +67,7 @@ class CellResult:
     judged: Judged
     decides: bool
     reason: str | None
+    last_change: float
 
     @property
     def verdict(self) -> Verdict:
@@ -356,8 +358,9 @@ def conclude(
         deciding=np.array([cell in gated if gated else decides(cell) for cell in cells]),
         floor=floors(*sides, cells),
     )
+    changes = differences_of(shared[0], shared[1], is_ratio) if is_paired else np.empty((0, len(cells)))
     if is_paired:
-        judged = judge_pairs(differences_of(shared[0], shared[1], is_ratio), traits, terms.plan, noise)
+        judged = judge_pairs(changes, traits, terms.plan, noise)
     else:
         logs = [_scaled(side, is_ratio) for side in shared]
         judged = judge_once(unpaired(logs[0], logs[1], traits.floor, noise), traits, terms.plan)
@@ -372,6 +375,7 @@ def conclude(
             # What neither side has decides nothing.
             decides=bool(traits.deciding[place]) and not all(np.isnan(side[:, place]).all() for side in own),
             reason=_why_not(shared, place, one),
+            last_change=float(changes[-1, place]) if is_paired else math.nan,
         )
         for place, (cell, one) in enumerate(zip(cells, judged, strict=True))
     )

@@ -197,3 +197,19 @@ def _seconds(duration_s: float | None) -> str:
 
 def _runs(count: int) -> str:
     return "1 run" if count == 1 else f"{count} runs"
+
+
+def last_pair(comparison: Comparison) -> str:
+    """The change of each deciding figure within the last pair, in one line."""
+    return ", ".join(
+        f"{one.cell.name} {change(one, one.last_change)}" for one in comparison.deciding[:_NAMED]
+    )
+
+
+def so_far(comparison: Comparison) -> str:
+    """The running verdict, and how many more pairs would decide."""
+    known = [one for one in comparison.deciding if one.reason is None]
+    figures = ", ".join(f"{one.cell.name} {interval(one)} {_SHORT[one.verdict]}" for one in known[:_NAMED])
+    text = headline(comparison) if len(comparison.base) > 1 else "one pair says nothing of the noise"
+    parts = [text, figures, more(comparison) or ""]
+    return "; ".join(part for part in parts if part)

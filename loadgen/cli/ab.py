@@ -1,0 +1,413 @@
+"""`loadgen ab`: interleaved pairs of short runs of two versions, until it is decided which is worse."""
+
+from __future__ import annotations
+
+import shlex
+import signal
+import sys
+import time
+from collections.abc import Mapping
+from inspect import signature
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from loadgen.cli import console
+from loadgen.cli import shape_options as options
+from loadgen.cli.compare import (
+    Alpha,
+    AsJson,
+    FailOn,
+    GateFile,
+    GoodputBounds,
+    Junit,
+    Margin,
+    Markdown,
+    show,
+    terms_from,
+)
+from loadgen.cli.live import LiveDisplay
+from loadgen.cli.plan import show_plan
+from loadgen.cli.report import MaxLateness, criteria_from
+from loadgen.compare import words
+from loadgen.compare.ab_experiment import AbExperiment, Bounds, Ended, Side, SideRun
+from loadgen.compare.ab_folder import AbFolder, Pair
+from loadgen.compare.ab_target import AbTarget, parse_target, started
+from loadgen.compare.compared_run import load_run
+from loadgen.compare.comparison import Comparison, Terms
+from loadgen.durations import format_duration, parse_duration_s
+from loadgen.errors import ExitCode, UsageError
+from loadgen.plan.planner import plan
+from loadgen.plan.prompts import CHARS_PER_TOKEN, PromptMaker
+from loadgen.plan.schedule import Schedule
+from loadgen.plan.summary import summarise
+from loadgen.replay.dialects import dialect_named
+from loadgen.replay.payloads import Asking
+from loadgen.replay.reach import reach
+from loadgen.replay.run import Run, execute
+from loadgen.replay.secrets import parse_headers, read_key_file, redacted_command, secrets_in
+from loadgen.replay.target import Timeouts, parse_url
+from loadgen.replay.worker import Progress, WorkerSettings
+from loadgen.report.report import build_report, write_report
+from loadgen.telemetry.server_metrics import ServerMetrics
+from loadgen.trace.parquet import read_trace
+
+_SIDES, _SENDING, _STOPPING, _KEEPING = "The two versions", "Sending", "When to stop", "Keeping"
+# Of a resumed experiment these are taken from the command line; everything else is as it was.
+_ANEW = ("resume", "max_time", "api_key", "api_key_file", "header", "as_json", "markdown", "junit")
+_SECRET = ("api_key", "header")
+# Longer runs than this tell less than more of them would.
+_LONG_S = 300.0
+
+
+def _in(panel: str, *names: str, **settings: Any) -> Any:
+    return typer.Option(*names, rich_help_panel=panel, **settings)
+
+
+def ab(  # one local a option: the command line is wide, and flat is how it reads
+    context: typer.Context,
+    trace: Annotated[
+        Path | None, typer.Argument(help="A trace (Parquet, made by loadgen).", metavar="TRACE")
+    ] = None,
+    a: Annotated[
+        str | None,
+        _in(
+            _SIDES,
+            "--a",
+            metavar="TARGET",
+            help="The version that is known: a URL, flags of the bundled server, or a command with {port}.",
+        ),
+    ] = None,
+    b: Annotated[
+        str | None, _in(_SIDES, "--b", metavar="TARGET", help="The version in question, likewise.")
+    ] = None,
+    ready_within: Annotated[
+        str, _in(_SIDES, "--ready-within", metavar="TIME", help="A command's server must be up by then.")
+    ] = "10m",
+    model: Annotated[
+        str | None, _in(_SIDES, "--model", help="Model to ask for. Default: the only one that is served.")
+    ] = None,
+    endpoint_type: Annotated[
+        str, _in(_SIDES, "--endpoint-type", help="What to call: chat or completions.")
+    ] = "chat",
+    api_key: Annotated[
+        str | None,
+        _in(
+            _SIDES, "--api-key", envvar="LOADGEN_API_KEY", help="Bearer token; better by environment or file."
+        ),
+    ] = None,
+    api_key_file: Annotated[
+        Path | None, _in(_SIDES, "--api-key-file", help="File that holds the bearer token.")
+    ] = None,
+    header: Annotated[
+        list[str] | None,
+        _in(_SIDES, "--header", "-H", help="Further header, 'Name: value'; may be given again."),
+    ] = None,
+    insecure: Annotated[
+        bool, _in(_SIDES, "--insecure", help="Do not check the server's TLS certificate.")
+    ] = False,
+    start: options.Start = None,
+    duration: options.Duration = None,
+    busiest: options.Busiest = None,
+    speedup: options.Speedup = 1.0,
+    arrivals: options.ArrivalForm = "trace",
+    burstiness: options.Burstiness = None,
+    inject_peak: options.InjectPeak = False,
+    peak_factor: options.PeakFactor = options.DEFAULT_PEAK_FACTOR,
+    peak_width: options.PeakWidth = options.DEFAULT_PEAK_WIDTH,
+    peak_at: options.PeakAt = None,
+    peak_count: options.PeakCount = 1,
+    inject_burst: options.InjectBurst = None,
+    burst_width: options.BurstWidth = options.DEFAULT_BURST_WIDTH,
+    burst_at: options.BurstAt = None,
+    burst_every: options.BurstEvery = None,
+    scale_input: options.ScaleInput = 1.0,
+    scale_output: options.ScaleOutput = 1.0,
+    max_input: options.MaxInput = None,
+    max_output: options.MaxOutput = None,
+    seed: options.Seed = 0,
+    stream: Annotated[
+        bool | None, _in(_SENDING, "--stream/--no-stream", help="Default: as recorded; else a stream.")
+    ] = None,
+    ignore_eos: Annotated[
+        bool, _in(_SENDING, "--ignore-eos", help="Ask for exactly the planned answer length.")
+    ] = False,
+    chars_per_token: Annotated[
+        int,
+        _in(
+            _SENDING,
+            "--chars-per-token",
+            min=1,
+            help="Prompt characters for each planned token; 1 for the bundled server.",
+        ),
+    ] = CHARS_PER_TOKEN,
+    workers: Annotated[int, _in(_SENDING, "--workers", min=1, help="Sending processes.")] = 1,
+    realtime: Annotated[
+        bool,
+        _in(_SENDING, "--realtime", help="Send before ordinary processes run; needs root or CAP_SYS_NICE."),
+    ] = False,
+    timeout: Annotated[str, _in(_SENDING, "--timeout", help="From send to end; or none.")] = "10m",
+    drain: Annotated[str, _in(_SENDING, "--drain", help="After the last planned send of a run.")] = "60s",
+    max_lateness: MaxLateness = None,
+    max_pairs: Annotated[
+        int,
+        _in(
+            _STOPPING,
+            "--max-pairs",
+            min=2,
+            max=200,
+            help="No more pairs than this. The plan of looks is made for it, so it stays as it was at the start.",
+        ),
+    ] = 20,
+    min_pairs: Annotated[
+        int, _in(_STOPPING, "--min-pairs", min=1, help="Go on until so many pairs, though it is decided.")
+    ] = 1,
+    max_time: Annotated[
+        str | None,
+        _in(_STOPPING, "--max-time", metavar="TIME", help="Begin no pair that would end later than this."),
+    ] = None,
+    margin: Margin = "5%",
+    alpha: Alpha = "5%",
+    goodput: GoodputBounds = None,
+    fail_on: FailOn = None,
+    gates: GateFile = None,
+    out_dir: Annotated[Path, _in(_KEEPING, "--out-dir", help="Where the experiment's folder goes.")] = Path(
+        "reports"
+    ),
+    name: Annotated[
+        str | None, _in(_KEEPING, "--name", help="Begins the folder's name. Default: the trace's.")
+    ] = None,
+    resume: Annotated[
+        Path | None,
+        _in(
+            _KEEPING,
+            "--resume",
+            metavar="FOLDER",
+            help="Go on with an experiment that was stopped, as it was set up.",
+        ),
+    ] = None,
+    markdown: Markdown = None,
+    junit: Junit = None,
+    as_json: AsJson = False,
+) -> None:
+    """Tell whether version B is worse than A: short runs of one schedule in pairs, in drawn order, until decided.
+
+    The verdict may be looked at after each pair; false alarms stay within --alpha over all looks, figures and
+    windows. A target that is a URL stays up; flags and commands are started for each run and stopped after it.
+    Ctrl-C keeps everything, and --resume goes on. Exit code 1: B is worse, or a gate is broken; 3: not decided
+    within --max-pairs or --max-time.
+    """
+    given = dict(context.params)
+    folder = None
+    if resume is not None:
+        if trace is not None:
+            raise UsageError("--resume takes no TRACE", hint=f"loadgen ab --resume {resume}")
+        folder = AbFolder.open(resume)
+        given = _as_it_was(folder.settings, given)
+    experiment = _Experiment(given)
+    if folder is None:
+        folder = AbFolder.create(Path(given["out_dir"]), experiment.name, experiment.settings)
+    elif folder.settings["schedule_hash"] != experiment.schedule.schedule_hash:
+        raise UsageError(f"{resume}: the trace has changed since", hint="begin a new experiment")
+    raise typer.Exit(_run(experiment, folder))
+
+
+class _Experiment:
+    """The options of `ab`, checked and made into what is run."""
+
+    def __init__(self, given: Mapping[str, Any]) -> None:
+        if given["trace"] is None or given["a"] is None or given["b"] is None:
+            raise UsageError(
+                "give a trace, --a and --b", hint="loadgen ab TRACE --a http://OLD --b http://NEW"
+            )
+        self.given = given
+        self.targets: dict[Side, AbTarget] = {
+            "a": parse_target(given["a"], option="--a"),
+            "b": parse_target(given["b"], option="--b"),
+        }
+        dialect_named(given["endpoint_type"])
+        key_file = given["api_key_file"]
+        key = read_key_file(Path(key_file)) if key_file else given["api_key"]
+        self.headers = parse_headers(given["header"] or (), key)
+        timeout_s = None if given["timeout"].lower() == "none" else _above_0_s(given["timeout"], "--timeout")
+        self.timeouts = Timeouts(total_s=timeout_s)
+        self.drain_s = parse_duration_s(given["drain"], option="--drain")
+        self.ready_within_s = _above_0_s(given["ready_within"], "--ready-within")
+        self.max_time_s = None if given["max_time"] is None else _above_0_s(given["max_time"], "--max-time")
+        self.criteria = criteria_from(
+            slo=None, max_error_rate=None, max_lateness=given["max_lateness"], goodput=given["goodput"]
+        )
+        self.terms: Terms = terms_from(
+            margin=given["margin"],
+            alpha=given["alpha"],
+            goodput=given["goodput"],
+            fail_on=given["fail_on"],
+            gates=None if given["gates"] is None else Path(given["gates"]),
+            max_looks=given["max_pairs"],
+        )
+        shape = options.shape_from(**{name: given[name] for name in signature(options.shape_from).parameters})
+        self.trace_path = Path(given["trace"])
+        self.trace = read_trace(self.trace_path)
+        self.schedule: Schedule = plan(self.trace, shape)
+        self.name = given["name"] or self.trace_path.stem
+        self.display = sys.stderr.isatty()
+
+    @property
+    def settings(self) -> dict[str, Any]:
+        """What ab.json keeps: the options without secrets, and what they amount to."""
+        kept = {
+            key: str(value) if isinstance(value, Path) else value
+            for key, value in self.given.items()
+            if key not in _SECRET and key not in ("resume", "as_json", "markdown", "junit")
+        }
+        kept["trace"] = str(self.trace_path.resolve())
+        for side in ("a", "b"):
+            kept[side] = _without_secrets(str(kept[side]))
+        return {"options": kept, "schedule_hash": self.schedule.schedule_hash}
+
+    def side_run(self, folder: AbFolder, side: Side) -> SideRun:
+        """One run of a side, in the experiment's folder."""
+        with started(self.targets[side], ready_within_s=self.ready_within_s) as url:
+            reached = reach(
+                parse_url(url), self.headers, model=self.given["model"], verify_tls=not self.given["insecure"]
+            )
+            seed = self.given["seed"]
+            run = Run(
+                name=side,
+                out_dir=folder.path,
+                schedule=self.schedule,
+                trace_name=self.trace_path.name,
+                trace_rows=self.trace.num_rows,
+                seed=seed,
+                settings=WorkerSettings(
+                    target=reached.target,
+                    timeouts=self.timeouts,
+                    realtime=self.given["realtime"],
+                    drain_s=self.drain_s,
+                    secrets=secrets_in(self.headers),
+                ),
+                asking=Asking(
+                    self.given["endpoint_type"],
+                    reached.model,
+                    "",
+                    self.given["stream"],
+                    self.given["ignore_eos"],
+                ),
+                prompts=PromptMaker(
+                    seed, self.given["chars_per_token"], self.trace.metadata.prefix_block_tokens
+                ),
+                num_workers=self.given["workers"],
+                target_facts=reached.facts,
+                command=tuple(
+                    _without_secrets(word) for word in redacted_command(["loadgen", *sys.argv[1:]])
+                ),
+                options=self.settings["options"],
+            )
+            probe = ServerMetrics(reached.target.base_url, reached.target.headers)
+            if self.display:
+                with LiveDisplay(self.schedule) as display:
+                    kept, ending = execute(run, display.show, [probe])
+            else:
+                kept, ending = execute(run, _silent, [probe])
+        write_report(build_report(kept, self.criteria.thresholds, (), self.criteria.bounds), kept)
+        return SideRun(load_run(kept.path), ending.signal_name)
+
+
+def _run(experiment: _Experiment, folder: AbFolder) -> int:
+    given, schedule = experiment.given, experiment.schedule
+    show_plan(console.err(), schedule, summarise(schedule), title=experiment.trace_path.name)
+    if schedule.end_ns / 1e9 > _LONG_S:
+        console.note(
+            f"note: each run lasts {format_duration(schedule.end_ns / 1e9)}; many short runs tell more than few "
+            "long ones: --busiest 60s, or --start and --duration"
+        )
+    clock = _Clock(experiment.max_time_s)
+    runner = AbExperiment(
+        folder, lambda side: experiment.side_run(folder, side), experiment.terms, given["seed"], clock.on_pair
+    )
+    if (count := runner.resume()) or given["resume"]:
+        console.note(f"going on after {count} pairs that count")
+    try:
+        ended = runner.run(Bounds(given["max_pairs"], given["min_pairs"], clock.has_time))
+    except KeyboardInterrupt:
+        ended = runner.conclude()
+        code = _shown(ended, given)
+        _tell_kept(folder, ended)
+        return int(ExitCode.INTERRUPTED) if ended.why == "interrupted" else code
+    code = _shown(ended, given)
+    _tell_kept(folder, ended)
+    return 128 + signal.Signals[ended.signal_name] if ended.signal_name else code
+
+
+def _shown(ended: Ended, given: Mapping[str, Any]) -> int:
+    if ended.comparison is None:
+        console.note("no pair was run to its end; nothing can be said")
+        return int(ExitCode.INCONCLUSIVE)
+    return show(ended.comparison, markdown=given["markdown"], junit=given["junit"], as_json=given["as_json"])
+
+
+def _tell_kept(folder: AbFolder, ended: Ended) -> None:
+    console.note(f"stopped: {ended.why}; experiment kept in {folder.path}")
+    if ended.why in ("interrupted", "max-time"):
+        console.note(f"go on with: loadgen ab --resume {folder.path}")
+
+
+class _Clock:
+    """Tells of pairs as they end, and whether there is time for one more."""
+
+    def __init__(self, max_time_s: float | None) -> None:
+        self._max_time_s = max_time_s
+        self._started_s = self._last_s = time.monotonic()
+        self._longest_s = 0.0
+
+    def has_time(self) -> bool:
+        elapsed_s = time.monotonic() - self._started_s
+        return self._max_time_s is None or elapsed_s + self._longest_s <= self._max_time_s
+
+    def on_pair(self, number: int, pair: Pair, comparison: Comparison | None) -> None:
+        now_s = time.monotonic()
+        self._longest_s, self._last_s = max(self._longest_s, now_s - self._last_s), now_s
+        order = " ".join(pair.order.upper())
+        if pair.void is not None:
+            console.note(f"pair {number} ({order}): does not count, {pair.void}")
+        elif comparison is not None:
+            console.note(f"pair {number} ({order}): {words.last_pair(comparison)}")
+            console.note(f"  so far: {words.so_far(comparison)}")
+
+
+def _as_it_was(settings: Mapping[str, Any], given: Mapping[str, Any]) -> dict[str, Any]:
+    """The options of an experiment, with those of the command line that are taken anew."""
+    kept = dict(settings["options"])
+    for side in ("a", "b"):
+        # A command that held a secret is kept without it, so it has to be given again.
+        if given[side] is not None:
+            if _without_secrets(given[side]) != kept[side]:
+                raise UsageError(f"--{side} is another than before", hint=f"it was {kept[side]}")
+            kept[side] = given[side]
+        elif "***" in kept[side]:
+            raise UsageError(f"--{side} held a secret, which is not kept", hint=f"give --{side} again")
+    return {**given, **kept, **{name: given[name] for name in _ANEW}}
+
+
+def _without_secrets(text: str) -> str:
+    """A target as it may be kept: a command's own options that hold keys are hidden."""
+    if " " not in text:
+        return text
+    try:
+        found = shlex.split(text)
+    except ValueError:
+        return text
+    hidden = redacted_command(found)
+    return text if list(hidden) == found else shlex.join(hidden)
+
+
+def _above_0_s(text: str, option: str) -> float:
+    duration_s = parse_duration_s(text, option=option)
+    if duration_s <= 0:
+        raise UsageError(f"{option} is {text}", hint="give a time above 0")
+    return duration_s
+
+
+def _silent(_: Progress) -> None:
+    """Where nobody watches, a line for each pair is enough."""
