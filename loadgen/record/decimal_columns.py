@@ -42,8 +42,10 @@ def _of_even_decimals(texts: pa.Array, unit_ns: int) -> npt.NDArray[np.int64] | 
     except pa.ArrowInvalid:
         return None
     # A double holds 15 digits, so that the nearest whole number is the one that was written.
-    whole: npt.NDArray[np.int64] = np.rint(numbers * 10 ** (behind["max"] - 1)).astype(np.int64)
-    return whole * step_ns
+    moments_ns: npt.NDArray[np.int64] = (
+        np.rint(numbers * 10 ** (behind["max"] - 1)).astype(np.int64) * step_ns
+    )
+    return moments_ns
 
 
 def counts(values: pa.Array) -> pa.Array:

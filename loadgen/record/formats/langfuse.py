@@ -12,40 +12,45 @@ from itertools import chain
 
 from loadgen.record.findings import Findings
 from loadgen.record.formats.log_format import StampFacts
-from loadgen.record.json_records import JsonLayout, JsonRecords, has_keys
+from loadgen.record.json_lines import JsonLayout, JsonLinesFormat, has_keys
 from loadgen.record.line_batch import LineBatch
 from loadgen.record.request_batch import RequestBatch
 from loadgen.record.settings import RecordSettings
 
-_EXPORT = JsonLayout(
-    keys=("type", "start_time"),
-    time=("start_time",),
-    marks="arrival",
-    zone="UTC",
-    end="end_time",
-    first_token="completion_start_time",
-    lengths={"input_tokens": ("usage_details.input",), "output_tokens": ("usage_details.output",)},
-    model="provided_model_name",
-    session="session_id",
-    prompt="input",
-    only={"type": "GENERATION"},
-)
-_API = JsonLayout(
-    keys=("type", "startTime"),
-    time=("startTime",),
-    marks="arrival",
-    zone="UTC",
-    end="endTime",
-    first_token="completionStartTime",
-    lengths={
-        "input_tokens": ("usageDetails.input", "usage.input", "promptTokens"),
-        "output_tokens": ("usageDetails.output", "usage.output", "completionTokens"),
-    },
-    model="model",
-    session="sessionId",
-    prompt="input",
-    only={"type": "GENERATION"},
-)
+
+class _Export(JsonLinesFormat):
+    layout = JsonLayout(
+        keys=("type", "start_time"),
+        time=("start_time",),
+        marks="arrival",
+        zone="UTC",
+        end="end_time",
+        first_token="completion_start_time",
+        lengths={"input_tokens": ("usage_details.input",), "output_tokens": ("usage_details.output",)},
+        model="provided_model_name",
+        session="session_id",
+        prompt="input",
+        only={"type": "GENERATION"},
+    )
+
+
+class _Api(JsonLinesFormat):
+    layout = JsonLayout(
+        keys=("type", "startTime"),
+        time=("startTime",),
+        marks="arrival",
+        zone="UTC",
+        end="endTime",
+        first_token="completionStartTime",
+        lengths={
+            "input_tokens": ("usageDetails.input", "usage.input", "promptTokens"),
+            "output_tokens": ("usageDetails.output", "usage.output", "completionTokens"),
+        },
+        model="model",
+        session="sessionId",
+        prompt="input",
+        only={"type": "GENERATION"},
+    )
 
 
 class LangfuseFormat:
@@ -53,20 +58,22 @@ class LangfuseFormat:
 
     def __init__(self, settings: RecordSettings) -> None:
         self._settings = settings
-        self._records = JsonRecords(_EXPORT, settings)
+        self._lines: JsonLinesFormat = _Export(settings)
 
     @staticmethod
     def looks_like(head: Sequence[bytes]) -> bool:
-        return has_keys(head, (*_EXPORT.keys, "trace_id")) or has_keys(head, (*_API.keys, "traceId"))
+        return has_keys(head, (*_Export.layout.keys, "trace_id")) or has_keys(
+            head, (*_Api.layout.keys, "traceId")
+        )
 
     def stamp_facts(self) -> StampFacts:
-        return self._records.stamp_facts()
+        return self._lines.stamp_facts()
 
     def read(self, batches: Iterable[LineBatch], findings: Findings) -> Iterator[RequestBatch]:
         rest = iter(batches)
         first = next(rest, None)
         if first is None:
             return
-        if has_keys(first.lines(), _API.keys):
-            self._records = JsonRecords(_API, self._settings)
-        yield from self._records.read(chain([first], rest), findings)
+        if has_keys(first.lines(), _Api.layout.keys):
+            self._lines = _Api(self._settings)
+        yield from self._lines.read(chain([first], rest), findings)

@@ -16,7 +16,7 @@ import pyarrow as pa
 from loadgen.record.findings import Findings
 from loadgen.record.formats.log_format import StampFacts
 from loadgen.record.json_columns import JsonColumnReader
-from loadgen.record.json_records import has_keys
+from loadgen.record.json_lines import has_keys
 from loadgen.record.line_batch import LineBatch
 from loadgen.record.request_batch import RequestBatch
 from loadgen.record.settings import RecordSettings

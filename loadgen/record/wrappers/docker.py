@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator, Sequence
 import orjson
 
 from loadgen.record.findings import Findings
-from loadgen.record.json_records import has_keys
+from loadgen.record.json_lines import has_keys
 from loadgen.record.line_batch import LineBatch
 from loadgen.record.wrappers.split_lines import SplitLines
 from loadgen.record.wrappers.wrapper import Unwrapped

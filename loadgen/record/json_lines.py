@@ -1,10 +1,10 @@
-"""JSON lines of a known layout -> requests: each format of this kind is a table of its fields."""
+"""JSON lines of fixed fields -> requests: each format of this kind is a table of its fields."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import numpy.typing as npt
@@ -67,11 +67,13 @@ class JsonLayout:
     failed: Mapping[str, object] = field(default_factory=dict)
 
 
-class JsonRecords:
-    """Reads JSON lines by a layout."""
+class JsonLinesFormat:
+    """A format of JSON lines: whoever derives from it says where a line has what."""
 
-    def __init__(self, layout: JsonLayout, settings: RecordSettings) -> None:
-        self._layout = layout
+    layout: ClassVar[JsonLayout]
+
+    def __init__(self, settings: RecordSettings) -> None:
+        layout = self.layout
         self._filter = RequestFilter(settings.path_prefixes)
         self._blocks = None if settings.prefix_salt is None else PrefixBlocks(settings.prefix_salt)
         zone = settings.zone or layout.zone
@@ -100,6 +102,11 @@ class JsonRecords:
             required=layout.keys,
         )
 
+    @classmethod
+    def looks_like(cls, head: Sequence[bytes]) -> bool:
+        """Whether one of these first lines has the layout's keys."""
+        return has_keys(head, cls.layout.keys)
+
     @property
     def order_matters(self) -> bool:
         """Whether lines have to be read in their order."""
@@ -107,7 +114,7 @@ class JsonRecords:
 
     def stamp_facts(self) -> StampFacts:
         """What the stamps meant."""
-        layout = self._layout
+        layout = self.layout
         subtracted = f" - {layout.duration}" if layout.marks == "completion" else ""
         return StampFacts(layout.marks, layout.time[0] + subtracted, zone=self._stamps.zone_used)
 
@@ -128,14 +135,14 @@ class JsonRecords:
 
     @property
     def _has_path(self) -> bool:
-        return self._layout.request is not None or self._layout.target is not None
+        return self.layout.request is not None or self.layout.target is not None
 
     def _kept(self, rows: _Rows, endpoints: list[str | None] | None) -> tuple[_Rows, list[str | None] | None]:
         """The rows that are requests to be kept."""
         keep = np.ones(len(rows.numbers), dtype=bool)
         if endpoints is not None:
             keep &= np.array([endpoint is not None for endpoint in endpoints], dtype=bool)
-        for path, wanted in self._layout.only.items():
+        for path, wanted in self.layout.only.items():
             keep &= np.array([value == wanted for value in rows.values[path]], dtype=bool)
         if keep.all():
             return rows, endpoints
@@ -145,7 +152,7 @@ class JsonRecords:
     def _requests(
         self, rows: _Rows, endpoints: list[str | None] | None, place_of: Callable[[int], str]
     ) -> tuple[RequestBatch, Faults]:
-        layout = self._layout
+        layout = self.layout
         moments_ns, faults = self._stamps.column(rows.first(layout.time), place_of)
         columns: dict[str, Any] = {} if endpoints is None else {"endpoint": names(endpoints)}
         duration_ns = pa.nulls(len(rows.numbers), pa.int64())
@@ -204,15 +211,15 @@ class JsonRecords:
 
     def _failed(self, rows: _Rows) -> npt.NDArray[np.bool_] | None:
         """The rows that are marked as failures; None if the log marks none."""
-        if not self._layout.failed:
+        if not self.layout.failed:
             return None
         failed = np.zeros(len(rows.numbers), dtype=bool)
-        for path, mark in self._layout.failed.items():
+        for path, mark in self.layout.failed.items():
             failed |= np.array([value == mark for value in rows.values[path]], dtype=bool)
         return failed
 
     def _endpoints(self, rows: _Rows) -> list[str | None]:
-        layout = self._layout
+        layout = self.layout
         if layout.request is not None:
             requests = rows.values[layout.request]
             if not any(value is None for value in requests):
