@@ -35,7 +35,7 @@ _DURATIONS = ("latency_ms", "duration_ms", "latency_s", "duration_s")
 _TEXTS = ("messages", "prompt", "input")
 # Columns that are worked out, as fields for NamedFields; no log has such a key.
 _LENGTHS = {name: f"@{name}" for name in ("input_tokens", "input_chars", "output_tokens", "output_chars")}
-_MODEL, _STATUS = "@model", "@status"
+_MODEL, _STATUS, _PROMPT = "@model", "@status", "@prompt"
 _HINT = 'log the moment of sending beside each pair: {"ts": ..., "request": ..., "response": ...}'
 
 
@@ -108,6 +108,7 @@ class OpenaiPairsFormat:
                 time_field=time,
                 duration_field=duration,
                 length_fields=_LENGTHS,
+                prompt_field=settings.prompt_field or _PROMPT,
                 model_field=settings.model_field or _MODEL,
                 status_field=settings.status_field or _STATUS,
             )
@@ -160,6 +161,7 @@ def _columns(pairs: Sequence[dict[str, Any]], fields: Iterable[str]) -> dict[str
             for request, response in zip(requests, responses, strict=True)
         ],
         "@output_tokens": [usage_tokens(response, "output") for response in responses],
+        _PROMPT: [next((request[key] for key in _TEXTS if request.get(key)), None) for request in requests],
         _MODEL: [request.get("model") for request in requests],
         _STATUS: [_status(response) for response in responses],
     }

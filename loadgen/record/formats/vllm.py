@@ -9,14 +9,13 @@ share at the top is a lower bound. The access lines of uvicorn carry no time and
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
-
-import numpy as np
 
 from loadgen.errors import RecordError
 from loadgen.record.findings import Findings
 from loadgen.record.formats.log_format import StampFacts
+from loadgen.record.joined_requests import JoinedRequest, JoinedRequests
 from loadgen.record.line_batch import LineBatch
 from loadgen.record.prefix_blocks import PrefixBlocks
 from loadgen.record.request_batch import RequestBatch
@@ -31,17 +30,6 @@ _LINE = re.compile(
 )
 _HALF_YEAR_NS = 183 * 86_400 * 10**9
 _SHARE_AT_TOP = 0.1
-
-
-@dataclass(slots=True)
-class _Request:
-    """One request, as far as its lines were seen."""
-
-    arrival_ns: int
-    input_tokens: int | None = None
-    prefix_blocks: list[int] | None = None
-    output_tokens: int | None = None
-    stream: bool | None = None
 
 
 class VllmFormat:
@@ -67,7 +55,8 @@ class VllmFormat:
         findings.assume(f"stamps are of {self._year}, in {self._zone}")
         findings.warn("stamps have a resolution of 1 s: bursts within a second are lost")
         clock = ZoneClock(parse_zone(self._zone))
-        requests: dict[bytes, _Request] = {}
+        requests = JoinedRequests()
+        lengths: Counter[int] = Counter()
         year, latest_ns = self._year, 0
         for batch in batches:
             for index, line in enumerate(batch.lines()):
@@ -77,7 +66,15 @@ class VllmFormat:
                     continue
                 day, time, kind, name, _, streamed = found.groups()
                 if kind != b"Received request":
-                    self._join(requests.get(name), kind, line, streamed is not None, findings)
+                    request = requests.find(name)
+                    if request is None or kind == b"Request":
+                        findings.num_other += 1
+                    if request is not None and kind == b"Request":
+                        self._add_prompt(request, line, lengths)
+                    elif request is not None:
+                        request.output_tokens = _num_ids(line)
+                        request.stream = streamed is not None
+                        requests.finish(request)
                     continue
                 try:
                     calendar, _ = calendar_ns(f"{year}-{day.decode()} {time.decode()}")
@@ -88,30 +85,17 @@ class VllmFormat:
                     findings.add_malformed(batch.source, batch.number_of(index), str(exc), line)
                     continue
                 latest_ns = max(latest_ns, calendar)
-                requests[name] = _Request(clock.unix_ns(calendar))
-                self._add_prompt(requests[name], line)
-        yield _batch(list(requests.values()))
-        _warn_of_cuts(list(requests.values()), findings)
+                self._add_prompt(requests.begin(name, clock.unix_ns(calendar)), line, lengths)
+            yield requests.take()
+        yield requests.take(is_end=True)
+        _warn_of_cuts(lengths, findings)
 
-    def _join(
-        self, request: _Request | None, kind: bytes, line: bytes, streamed: bool, findings: Findings
-    ) -> None:
-        """Add what a later line tells of a request; lines of requests that are not in the log count as other."""
-        if request is None:
-            findings.num_other += 1
-        elif kind == b"Request":
-            self._add_prompt(request, line)
-            findings.num_other += 1
-        else:
-            ids = _ids(line, b"output_token_ids: [")
-            request.output_tokens = None if ids is None else len(ids)
-            request.stream = streamed
-
-    def _add_prompt(self, request: _Request, line: bytes) -> None:
+    def _add_prompt(self, request: JoinedRequest, line: bytes, lengths: Counter[int]) -> None:
         ids = _ids(line, b"prompt_token_ids: [")
         if ids is None:
             return
         request.input_tokens = len(ids)
+        lengths[len(ids)] += 1
         if self._blocks is not None:
             request.prefix_blocks = self._blocks.of_token_ids([int(token) for token in ids])
 
@@ -126,26 +110,15 @@ def _ids(line: bytes, label: bytes) -> list[bytes] | None:
     return ids.split(b",") if ids else None
 
 
-def _batch(requests: list[_Request]) -> RequestBatch:
-    return RequestBatch(
-        np.array([request.arrival_ns for request in requests], dtype=np.int64),
-        {
-            "input_tokens": [request.input_tokens for request in requests],
-            "output_tokens": [request.output_tokens for request in requests],
-            "stream": [request.stream for request in requests],
-            **(
-                {"prefix_blocks": [request.prefix_blocks for request in requests]}
-                if any(request.prefix_blocks for request in requests)
-                else {}
-            ),
-        },
-    )
+def _num_ids(line: bytes) -> int | None:
+    ids = _ids(line, b"output_token_ids: [")
+    return None if ids is None else len(ids)
 
 
-def _warn_of_cuts(requests: list[_Request], findings: Findings) -> None:
-    lengths = [request.input_tokens for request in requests if request.input_tokens is not None]
-    if len(lengths) >= 20 and lengths.count(max(lengths)) > _SHARE_AT_TOP * len(lengths):
+def _warn_of_cuts(lengths: Counter[int], findings: Findings) -> None:
+    num_known = lengths.total()
+    if num_known >= 20 and lengths[max(lengths)] > _SHARE_AT_TOP * num_known:
         findings.warn(
-            f"{lengths.count(max(lengths))} requests have exactly {max(lengths)} input tokens, the most of all: "
+            f"{lengths[max(lengths)]} requests have exactly {max(lengths)} input tokens, the most of all: "
             "--max-log-len may have cut them"
         )
