@@ -11,6 +11,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from loadgen.replay.request_record import SERVER_STAGES
+from loadgen.trace.parquet import read_trace
 from support import command, traces
 
 pytest.importorskip("torch", reason="the bundled server needs torch")
@@ -112,3 +113,38 @@ def test_the_report_shows_the_burst_as_its_own_window(run: Run) -> None:
     assert windows["overall"]["requests"] == 70
     assert report["outcomes"]["rejected"]["count"] > 0
     assert report["windows"][0]["metrics"]["queue_share"]["value"] > 0
+
+
+def test_the_servers_own_log_recorded_again_is_the_schedule_that_was_sent(run: Run, tmp_path: Path) -> None:
+    folder, _, log = run
+    again = tmp_path / "again.parquet"
+    ran = command.run(
+        "record", folder.parent.parent / "server.parquet", "--format", "parquet", "--time", "recv_unix_ns",
+        "--input-tokens", "prompt_tokens", "--output-tokens", "max_tokens", "--status-field", "http_status",
+        "-o", again,
+    )  # fmt: skip
+    assert ran.returncode == 0, ran.stderr
+    trace = read_trace(again)
+    assert trace.metadata.resolution_ns == 1
+    # The log's stamps to the ns, and what was planned for the request of each.
+    received = sorted(
+        ((entry["recv_unix_ns"], record, entry) for record, entry in joined(run)), key=lambda one: one[0]
+    )
+    first_ns = received[0][0]
+    assert trace.arrival_ns.tolist() == [recv_ns - first_ns for recv_ns, _, _ in received]
+    # What the server refused at receipt it did not read.
+    planned = [
+        (record["input_tokens_planned"], record["output_tokens_planned"], 200)
+        if record["outcome"] == "ok"
+        else (None, None, 429)
+        for _, record, _ in received
+    ]
+    table = trace.table
+    columns = [table.column(name).to_pylist() for name in ("input_tokens", "output_tokens", "status")]
+    assert list(zip(*columns, strict=True)) == planned
+    # From our send to the stamp of receipt: what the loopback takes, never less than nothing.
+    start_ns = json.loads((folder / "run.json").read_text())["start_monotonic_ns"]
+    shift_ns = log[0]["recv_unix_ns"] - log[0]["recv_ns"]
+    for arrival_ns, (_, record, _) in zip(trace.arrival_ns.tolist(), received, strict=True):
+        delay_ns = arrival_ns + first_ns - shift_ns - start_ns - record["sent_ns"]
+        assert -1_000_000 < delay_ns < 500_000_000
