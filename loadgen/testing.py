@@ -28,13 +28,18 @@ class FakeClock:
 
 @dataclass(frozen=True, slots=True)
 class FakeRequest:
-    """What a FakeTarget was asked. serial counts from 0 in order of receipt; moments are monotonic seconds."""
+    """What a FakeTarget was asked. serial counts from 0 in order of receipt; moments are monotonic seconds.
+
+    body: of a JSON object; empty for any other, which is in raw_body as it came.
+    """
 
     serial: int
     path: str
     headers: dict[str, str]
     body: dict[str, Any]
     received_s: float
+    method: str = "POST"
+    raw_body: bytes = b""
 
     @property
     def row(self) -> int:
@@ -168,7 +173,7 @@ class FakeTarget:
             writer.write(whole(200 if known else 404, {"data": [{"id": "fake"}]}).data)
             await writer.drain()
             return True
-        request = FakeRequest(len(self.requests), path, headers, json.loads(body), received_s)
+        request = FakeRequest(len(self.requests), path, headers, _json_object(body), received_s, method, body)
         self.requests.append(request)
         self._in_flight += 1
         self.max_in_flight = max(self.max_in_flight, self._in_flight)
@@ -195,6 +200,14 @@ class FakeTarget:
                     writer.close()
                 return False
         return True
+
+
+def _json_object(body: bytes) -> dict[str, Any]:
+    try:
+        document = json.loads(body)
+    except ValueError:
+        return {}
+    return document if isinstance(document, dict) else {}
 
 
 def _header(line: str) -> tuple[str, str]:

@@ -21,6 +21,7 @@ PURE = (
     "loadgen/replay/completion.py",
     "loadgen/replay/dialects/**/*.py",
     "loadgen/replay/exchange.py",
+    "loadgen/replay/lines.py",
     "loadgen/replay/payloads.py",
     "loadgen/replay/record_batch.py",
     "loadgen/replay/request_record.py",

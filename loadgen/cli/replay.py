@@ -21,7 +21,7 @@ from loadgen.plan.planner import plan
 from loadgen.plan.prompts import CHARS_PER_TOKEN, PromptMaker
 from loadgen.plan.schedule import Schedule
 from loadgen.plan.summary import summarise
-from loadgen.replay.dialects import dialect_named
+from loadgen.replay.dialects import DIALECT_NAMES, dialect_named
 from loadgen.replay.payloads import Asking
 from loadgen.replay.reach import reach
 from loadgen.replay.run import Run, execute
@@ -29,6 +29,7 @@ from loadgen.replay.run_folder import RunFolder
 from loadgen.replay.secrets import parse_headers, read_key_file, redacted_command, secrets_in
 from loadgen.replay.served_target import served_target
 from loadgen.replay.target import Timeouts, parse_url
+from loadgen.replay.template_file import read_template
 from loadgen.replay.worker import WorkerSettings
 from loadgen.telemetry.server_metrics import ServerMetrics
 from loadgen.trace.parquet import read_trace
@@ -59,8 +60,15 @@ def replay(  # one local a option: the command line is wide, and flat is how it 
         str | None, _in(_TARGET, "--model", help="Model to ask for. Default: the only one that is served.")
     ] = None,
     endpoint_type: Annotated[
-        str, _in(_TARGET, "--endpoint-type", help="What to call: chat or completions.")
+        str,
+        _in(_TARGET, "--endpoint-type", "--dialect", help=f"What to call: {', '.join(DIALECT_NAMES)}."),
     ] = "chat",
+    template: Annotated[
+        Path | None,
+        _in(
+            _TARGET, "--template", help="TOML or JSON that says how to ask and read (endpoint type generic)."
+        ),
+    ] = None,
     api_key: Annotated[
         str | None,
         _in(
@@ -168,7 +176,13 @@ def replay(  # one local a option: the command line is wide, and flat is how it 
     if (url is None) == (serve is None):
         raise UsageError("give --url or --serve, one of them", hint="--url http://HOST:PORT names the server")
     checked_url = None if url is None else parse_url(url)
-    dialect_named(endpoint_type)
+    read_from = read_template(template) if template else None
+    dialect = dialect_named(endpoint_type, read_from)
+    if ignore_eos and not dialect.can_force_length:
+        raise UsageError(
+            f"--ignore-eos cannot be asked of --endpoint-type {endpoint_type}",
+            hint="leave it out; the report says how many answers fell short",
+        )
     headers = parse_headers(header or (), read_key_file(api_key_file) if api_key_file else api_key)
     timeouts = Timeouts(
         connect_s=parse_duration_s(timeout_connect, option="--timeout-connect"),
@@ -183,7 +197,7 @@ def replay(  # one local a option: the command line is wide, and flat is how it 
 
     with served_target(serve) if serve is not None else nullcontext(url) as served_url:
         where = checked_url or parse_url(str(served_url))
-        reached = reach(where, headers, model=model, verify_tls=not insecure)
+        reached = reach(where, headers, model=model, verify_tls=not insecure, needs_model=dialect.needs_model)
         run = Run(
             name=name or trace.stem,
             out_dir=out_dir,
@@ -199,7 +213,7 @@ def replay(  # one local a option: the command line is wide, and flat is how it 
                 drain_s=drain_s,
                 secrets=secrets_in(headers),
             ),
-            asking=Asking(endpoint_type, reached.model, "", stream, ignore_eos),
+            asking=Asking(endpoint_type, reached.model, "", stream, ignore_eos, read_from),
             prompts=PromptMaker(seed, chars_per_token, read.metadata.prefix_block_tokens),
             num_workers=workers,
             target_facts=reached.facts,
@@ -216,7 +230,8 @@ def replay(  # one local a option: the command line is wide, and flat is how it 
 def _execute(run: Run, schedule: Schedule) -> tuple[RunFolder, str | None]:
     # Before the first send: a wrong unit or window is seen here, not after half an hour.
     show_plan(console.err(), schedule, summarise(schedule), title=run.trace_name)
-    console.note(f"sending to {run.settings.target.url}, model {run.asking.model}")
+    model = f", model {run.asking.model}" if run.asking.model else ""
+    console.note(f"sending to {run.settings.target.url}{model}")
     with LiveDisplay(schedule) as display:
         probe = ServerMetrics(run.settings.target.base_url, run.settings.target.headers)
         folder, ending = execute(run, display.show, [probe])

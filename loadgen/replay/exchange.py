@@ -11,12 +11,12 @@ from typing import Any
 
 import orjson
 
-from loadgen.replay.dialects.dialect import Dialect, Part
+from loadgen.replay.dialects.dialect import TOLD_ANSWER, Dialect, Framing, Part, Told
+from loadgen.replay.dialects.failure import MAX_ERROR_CHARS, message_of, plain_text
+from loadgen.replay.lines import LineScanner
 from loadgen.replay.request_record import SERVER_STAGES, Outcome
 from loadgen.replay.sse import SseScanner
 
-# An error text longer than this tells nothing more and would swell the records.
-MAX_ERROR_CHARS = 300
 # A whole answer (or an unfinished event) beyond this is no answer of an inference server.
 MAX_BODY_BYTES = 64 * 1024 * 1024
 
@@ -43,6 +43,8 @@ class Exchange:
         "_has_finish",
         "_is_event_stream",
         "_last_read_ns",
+        "_read_event",
+        "_reader",
         "_scanner",
         "connection_reused",
         "dispatched_ns",
@@ -99,7 +101,9 @@ class Exchange:
         self._has_finish = False
         self._is_event_stream = False
         self._last_read_ns = -1
-        self._scanner = SseScanner()
+        self._scanner = LineScanner() if dialect.framing is Framing.LINES else SseScanner()
+        self._reader = dialect.reader()
+        self._read_event = self._reader.event
         self._decoder: Any = None
         self._body: list[bytes] = []
 
@@ -108,8 +112,7 @@ class Exchange:
         self.status_code = status_code
         self.headers_ns = self.last_event_ns = now_ns
         content_type = headers.get(b"content-type", b"")
-        # A server that ignores "stream" answers with one JSON document, and some send events as text/plain.
-        self._is_event_stream = self.stream and 200 <= status_code < 300 and b"json" not in content_type
+        self._is_event_stream = self.stream and 200 <= status_code < 300 and self._can_stream(content_type)
         encoding = headers.get(b"content-encoding", b"identity").strip().lower()
         if encoding in (b"gzip", b"x-gzip", b"deflate"):
             self._decoder = zlib.decompressobj(zlib.MAX_WBITS | 32)
@@ -121,7 +124,7 @@ class Exchange:
             except ValueError:
                 self.retry_after_s = None  # an HTTP date: rare, and no figure for it is needed
 
-    def on_body(self, data: bytes, now_ns: int) -> None:
+    def on_body(self, data: bytes, now_ns: int) -> None:  # noqa: PLR0912  # in one piece: a call costs too much
         """A piece of the body was read at `now_ns`."""
         if self.first_byte_ns is None:
             self.first_byte_ns = now_ns
@@ -144,9 +147,22 @@ class Exchange:
                 if event == b"[DONE]":
                     self._end_stream(now_ns)
                     return
-                self._on_event(name, event, now_ns)
+                told = self._read_event(name, event)
+                if told is TOLD_ANSWER or told.part is not Part.NOTHING:
+                    if self.first_answer_token_ns is None and told.part is Part.ANSWER:
+                        self.first_answer_token_ns = now_ns
+                    if self._last_read_ns == now_ns:
+                        self.num_coalesced += 1
+                    self._last_read_ns = now_ns
+                    self.token_ns.append(now_ns)
+                if told is TOLD_ANSWER:
+                    continue
+                self._take(told)
+                if told.is_last:
+                    self._end_stream(now_ns)
+                    return
         except (AttributeError, KeyError, IndexError, TypeError):
-            self.error = "an event has a form that no known server sends"
+            self.error = self.error or "an event has a form that no known server sends"
 
     def on_complete(self, now_ns: int) -> None:
         """The answer ended as HTTP says it should."""
@@ -157,7 +173,12 @@ class Exchange:
             outcome = Outcome.REJECTED if self.status_code in _REJECTED else Outcome.HTTP_ERROR
             self._end(outcome, now_ns, self._error_text())
         elif self._is_event_stream:
-            if self._has_finish or self.error is not None:
+            if self._dialect.framing is Framing.LINES and self.first_byte_ns is not None:
+                self._decoder = None
+                self.on_body(b"\n", now_ns)  # the last line may lack its end
+                if self.outcome is not None:
+                    return
+            if self._has_finish or self.error is not None or not self._dialect.has_end_mark:
                 self._end_stream(now_ns)
             else:
                 self._end(Outcome.INCOMPLETE_STREAM, now_ns, "ended without finish_reason or [DONE]")
@@ -194,37 +215,30 @@ class Exchange:
         elif self.outcome is None:
             self._end(outcome, now_ns, error)
 
-    def _on_event(self, name: bytes, event: bytes, now_ns: int) -> None:
-        try:
-            document = orjson.loads(event)
-        except orjson.JSONDecodeError:
-            document = None
-        if not isinstance(document, dict):
-            if name == b"error" or self.error is None:
-                self.error = f"event is no JSON object: {event[:80]!r}" if name != b"error" else _text(event)
-            return
-        failure = document.get("error")
-        if failure or name == b"error" or document.get("object") == "error":
-            self.error = _message(failure or document)
-            return
-        choices = document.get("choices")
-        if choices:
-            choice = choices[0]
-            if choice.get("finish_reason"):
-                self.finish_reason = str(choice["finish_reason"])[:32]
-                self._has_finish = True
-            part = self._dialect.part(choice)
-            if part is not Part.NOTHING:
-                if self.first_answer_token_ns is None and part is Part.ANSWER:
-                    self.first_answer_token_ns = now_ns
-                if self._last_read_ns == now_ns:
-                    self.num_coalesced += 1
-                self._last_read_ns = now_ns
-                self.token_ns.append(now_ns)
-        if document.get("usage"):
-            self._take_usage(document["usage"])
-        if "metrics" in document:
-            self._take_metrics(document["metrics"])
+    def _can_stream(self, content_type: bytes) -> bool:
+        """Whether a body of this type is a stream, which was asked for: some servers ignore that.
+
+        They answer with one JSON document. Some send events as text/plain.
+        """
+        if self._dialect.framing is Framing.LINES:
+            return content_type.partition(b";")[0].strip() != b"application/json"
+        return b"json" not in content_type
+
+    def _take(self, told: Told) -> None:
+        """Keep what an answer told of itself. Counts are running totals: the last one wins."""
+        if told.error is not None:
+            self.error = self.error or told.error  # the first is the cause of what follows
+        if told.finish_reason is not None:
+            self.finish_reason = told.finish_reason[:32]
+            self._has_finish = True
+        if told.is_last:
+            self._has_finish = True
+        if _is_count(told.prompt_tokens):
+            self.prompt_tokens = told.prompt_tokens
+        if _is_count(told.output_tokens):
+            self.output_tokens = told.output_tokens
+        if told.metrics is not None:
+            self._take_metrics(told.metrics)
 
     def _end_stream(self, now_ns: int) -> None:
         if self.error is not None:
@@ -237,20 +251,14 @@ class Exchange:
     def _end_document(self, now_ns: int) -> None:
         """A whole answer at once: its last token came with its last byte, its first one nobody saw."""
         try:
-            document = orjson.loads(b"".join(self._body))
-        except orjson.JSONDecodeError:
+            told = self._reader.whole(b"".join(self._body))
+        except ValueError:
             self._end(Outcome.RESET, now_ns, "answer is no JSON")
             return
-        if not isinstance(document, dict) or document.get("error"):
-            failure = document.get("error") if isinstance(document, dict) else "answer is no JSON object"
-            self._end(Outcome.STREAM_ERROR, now_ns, _message(failure))
-            return
-        self._take_usage(document.get("usage") or {})
-        self._take_metrics(document.get("metrics") or {})
-        choices = document.get("choices") or [{}]
-        finish = choices[0].get("finish_reason")
-        self.finish_reason = str(finish)[:32] if finish else None
-        if self._dialect.part(choices[0]) is Part.NOTHING:
+        self._take(told)
+        if self.error is not None:
+            self._end(Outcome.STREAM_ERROR, now_ns, self.error)
+        elif told.part is Part.NOTHING:
             self._end(Outcome.EMPTY, now_ns)
         else:
             self.last_token_ns = now_ns
@@ -268,20 +276,10 @@ class Exchange:
         body = b"".join(self._body)
         try:
             document = orjson.loads(body)
-            text = _message(document.get("error") or document)
+            text = message_of(document.get("error") or document)
         except (orjson.JSONDecodeError, AttributeError):
-            text = _text(body)
+            text = plain_text(body)
         return f"HTTP {self.status_code}: {text}" if text else f"HTTP {self.status_code}"
-
-    def _take_usage(self, usage: Any) -> None:
-        """Running totals: the last value wins, they are never added up."""
-        if not isinstance(usage, dict):
-            return
-        prompt, output = usage.get("prompt_tokens"), usage.get("completion_tokens")
-        if isinstance(prompt, int) and 0 <= prompt <= _MAX_TOKENS:
-            self.prompt_tokens = prompt
-        if isinstance(output, int) and 0 <= output <= _MAX_TOKENS:
-            self.output_tokens = output
 
     def _take_metrics(self, metrics: Any) -> None:
         stages = metrics.get("loadgen") if isinstance(metrics, dict) else None
@@ -299,11 +297,5 @@ class Exchange:
             }
 
 
-def _message(failure: Any) -> str:
-    if isinstance(failure, dict):
-        return str(failure.get("message") or failure.get("detail") or failure)[:MAX_ERROR_CHARS]
-    return str(failure)[:MAX_ERROR_CHARS]
-
-
-def _text(data: bytes) -> str:
-    return " ".join(data[: 4 * MAX_ERROR_CHARS].decode("utf-8", "replace").split())[:MAX_ERROR_CHARS]
+def _is_count(value: Any) -> bool:
+    return type(value) is int and 0 <= value <= _MAX_TOKENS

@@ -10,6 +10,7 @@ import pyarrow as pa
 
 from loadgen.plan.prompts import CHARS_PER_TOKEN, PromptMaker
 from loadgen.replay.dialects.dialect import Ask, Dialect
+from loadgen.replay.dialects.template import Template
 from loadgen.replay.target import Target
 
 # Bytes held ready: enough for seconds of heavy load, and flat memory for hours of it.
@@ -22,13 +23,15 @@ class Asking:
 
     run_id: begins each X-Request-Id, which ends in -<trace_row>-<copy>. stream: True or False for all, None
     as the trace says (a stream where it does not). force_length: ask for exactly the planned answer length.
+    template: of the endpoint type generic.
     """
 
     endpoint_type: str
-    model: str
+    model: str | None
     run_id: str
     stream: bool | None = None
     force_length: bool = False
+    template: Template | None = None
 
 
 class Payloads:
@@ -40,14 +43,17 @@ class Payloads:
         self._dialect = dialect
         self._prompts = prompts
         self._asking = asking
-        self._head = target.request_head(dialect.path)
+        self._heads = {
+            stream: target.request_head(dialect, asking.model, stream=stream) for stream in (True, False)
+        }
         self._num_requests = share.num_rows
         self._input_chars: list[int] = prompts.lengths_chars(share).tolist()
         self._blocks = share.column("prefix_blocks")
         self._trace_row: list[int] = share.column("trace_row").to_pylist()
         self._copy: list[int] = share.column("copy").to_pylist()
         self._output_tokens = _answer_limits(share)
-        self._stream = _streams(share, asking.stream)
+        fixed_stream = dialect.fixed_stream
+        self._stream = _streams(share, asking.stream if fixed_stream is None else fixed_stream)
         self._next_built = 0
         self._ready: deque[bytes] = deque()
         self._ready_bytes = 0
@@ -85,7 +91,7 @@ class Payloads:
         body = self._dialect.body(ask)
         request_id = f"{self._asking.run_id}-{self._trace_row[index]}-{self._copy[index]}"
         payload = b"%bX-Request-Id: %b\r\nContent-Length: %d\r\n\r\n%b" % (
-            self._head,
+            self._heads[ask.stream],
             request_id.encode(),
             len(body),
             body,

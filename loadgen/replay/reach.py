@@ -22,12 +22,19 @@ class Reached:
     """What was found before the run. facts: the target's own account of its set-up; None if it gives none."""
 
     target: Target
-    model: str
+    model: str | None
     facts: dict[str, Any] | None
 
 
-def reach(url: Url, headers: tuple[tuple[str, str], ...], *, model: str | None, verify_tls: bool) -> Reached:
-    """Resolve, connect once, and ask for the model's name where none was given.
+def reach(
+    url: Url,
+    headers: tuple[tuple[str, str], ...],
+    *,
+    model: str | None,
+    verify_tls: bool,
+    needs_model: bool = True,
+) -> Reached:
+    """Resolve, connect once, and ask for the model's name where none was given and one is needed.
 
     Raises TargetError when nobody answers, UsageError when the model cannot be known.
     """
@@ -49,7 +56,7 @@ def reach(url: Url, headers: tuple[tuple[str, str], ...], *, model: str | None, 
         timeout=_TIMEOUT_S,
         trust_env=False,
     ) as client:
-        name = model or _only_model(client)
+        name = model or (_only_model(client) if needs_model else None)
         return Reached(target, name, _facts(client))
 
 

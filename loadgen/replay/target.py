@@ -6,8 +6,14 @@ from dataclasses import dataclass, field
 from urllib.parse import urlsplit
 
 from loadgen.errors import UsageError
+from loadgen.replay.dialects.dialect import Dialect, Framing
 from loadgen.replay.exchange import Exchange
 from loadgen.replay.request_record import Outcome
+
+# What a URL that was copied from a client may end in, beyond where the server's own paths begin.
+_ENDPOINTS = (
+    "/v1/chat/completions", "/v1/completions", "/v1/responses", "/v1", "/generate_stream", "/generate",
+)  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,24 +37,26 @@ class Target:
     @property
     def base_url(self) -> str:
         """Where the server's own paths (/metrics, /v1/models) begin."""
-        for ending in ("/v1/chat/completions", "/v1/completions", "/v1"):
+        for ending in _ENDPOINTS:
             if self.url.endswith(ending):
                 return self.url.removesuffix(ending)
         return self.url
 
-    def request_head(self, dialect_path: str) -> bytes:
+    def request_head(self, dialect: Dialect, model: str | None, *, stream: bool) -> bytes:
         """Request line and the headers that all requests share; the last ones are left to the caller."""
-        path = self.path if self.path.endswith(dialect_path) else self.path.removesuffix("/v1") + dialect_path
+        endpoint = dialect.path(model, stream=stream)
+        path = self.path if self.path.endswith(endpoint) else self.path.removesuffix("/v1") + endpoint
         default_port = {"http": 80, "https": 443}[self.scheme]
         name = f"[{self.host}]" if ":" in self.host else self.host
         host = name if self.port == default_port else f"{name}:{self.port}"
+        accept = "*/*" if dialect.framing is Framing.WHOLE else "text/event-stream, application/json"
         lines = [
-            f"POST {path} HTTP/1.1",
+            f"{dialect.method} {path} HTTP/1.1",
             f"Host: {host}",
-            "Content-Type: application/json",
-            "Accept: text/event-stream, application/json",
+            f"Content-Type: {dialect.content_type}",
+            f"Accept: {accept}",
             "Accept-Encoding: identity",
-            *(f"{header}: {value}" for header, value in self.headers),
+            *(f"{header}: {value}" for header, value in (*dialect.headers, *self.headers)),
         ]
         return "\r\n".join(lines).encode("latin-1") + b"\r\n"
 

@@ -95,7 +95,7 @@ def take_realtime_priority() -> None:
 
 
 async def _work(task: WorkerTask, pipe: Pipe) -> None:
-    dialect = dialect_named(task.asking.endpoint_type)
+    dialect = dialect_named(task.asking.endpoint_type, task.asking.template)
     payloads = Payloads(task.share, task.settings.target, dialect, task.prompts, task.asking)
     journal = JournalWriter(task.journal_path)
     worker = Worker(task.worker, task.share, task.settings, dialect, payloads, journal.append, pipe.send)

@@ -13,6 +13,7 @@ from loadgen.plan.prompts import PromptMaker
 from loadgen.plan.schedule import SCHEMA
 from loadgen.replay.clock import clock_starting_in
 from loadgen.replay.dialects import dialect_named
+from loadgen.replay.dialects.template import Template
 from loadgen.replay.health import Health
 from loadgen.replay.payloads import Asking, Payloads
 from loadgen.replay.target import Target, Timeouts, parse_url
@@ -61,17 +62,20 @@ def send(
     planned_s: Sequence[float],
     *,
     timeouts: Timeouts | None = None,
-    stream: bool = True,
+    stream: bool | None = True,
+    endpoint_type: str = "chat",
+    template: Template | None = None,
+    table: pa.Table | None = None,
     on_worker: Callable[[Worker], None] | None = None,
     **settings: Any,
 ) -> Sent:
-    """Send one chat request at each planned moment and wait for the end."""
+    """Send one request at each planned moment, or the rows of a schedule's table, and wait for the end."""
     parts = parse_url(url)
     target = Target(str(parts), parts.scheme, parts.host, parts.port, parts.host)
-    table = schedule_table(planned_s)
+    table = schedule_table(planned_s) if table is None else table
     worker_settings = WorkerSettings(target, timeouts or Timeouts(), **settings)
-    dialect = dialect_named("chat")
-    asking = Asking("chat", "fake", "run", stream=stream)
+    dialect = dialect_named(endpoint_type, template)
+    asking = Asking(endpoint_type, "fake", "run", stream=stream, template=template)
     payloads = Payloads(table, target, dialect, PromptMaker(seed=1), asking)
     batches: list[pa.RecordBatch] = []
     progress: list[Progress] = []

@@ -4,18 +4,28 @@ from __future__ import annotations
 
 from typing import Any
 
-from loadgen.replay.dialects.dialect import Ask, Part
+from loadgen.replay.dialects.dialect import Ask, JsonDialect, Part
 from loadgen.replay.dialects.openai_body import request_body
+from loadgen.replay.dialects.openai_choices import ChoicesReader
 
 
-class OpenAiCompletions:
+class OpenAiCompletions(JsonDialect):
     """A bare prompt a request."""
 
     name = "completions"
-    path = "/v1/completions"
+
+    def path(self, _model: str | None, *, stream: bool) -> str:
+        return "/v1/completions"
 
     def body(self, ask: Ask) -> bytes:
         return request_body({"prompt": ask.prompt}, ask)
 
-    def part(self, choice: dict[str, Any]) -> Part:
-        return Part.ANSWER if choice.get("text") else Part.NOTHING
+    def reader(self) -> ChoicesReader:
+        return _READER
+
+
+def _part(choice: dict[str, Any]) -> Part:
+    return Part.ANSWER if choice.get("text") else Part.NOTHING
+
+
+_READER = ChoicesReader(_part)
