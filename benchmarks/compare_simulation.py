@@ -319,7 +319,7 @@ def tables(given: argparse.Namespace) -> list[str]:
             )
             alarms.append(
                 f"| {noise.name} | {load} | {any_alarm:.1%} | {deciding_alarm:.1%} | "
-                f"{' / '.join(f'{share:.0%}' for share in found)} | {np.median(other.after):.0f} |"
+                f"{' / '.join(f'{share:.0%}' for share in found)} | {_pairs(np.median(other.after), given.pairs)} |"
             )
             whole, alone = covered(other, changed.truth)
             null_whole, _ = covered(same, null.truth)
@@ -358,6 +358,10 @@ def tables(given: argparse.Namespace) -> list[str]:
         coverage="\n".join(coverage),
     )
     return page.splitlines()
+
+
+def _pairs(median: np.floating, most: int) -> str:
+    return f"{median:.0f}" if np.isfinite(median) else f"over {most}"
 
 
 PAGE = """\

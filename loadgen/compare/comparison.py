@@ -30,6 +30,9 @@ FORMAT_VERSION = 1
 # Shares are compared by difference; a change of this many is taken for none.
 SHARE_MARGIN = 0.01
 
+# A log ratio or a difference beyond this is no bound at all.
+_UNBOUNDED = math.log(1000)
+
 
 class NotComparable(RunError):
     """Runs that were not sent the same load under the same limits."""
@@ -74,8 +77,11 @@ class CellResult:
         return self.judged.verdict
 
     def as_change(self, value: float) -> float | None:
-        """A change on the judged scale as a share (0.05 is +5 %) or, of shares, as a difference."""
-        if math.isnan(value):
+        """A change on the judged scale as a share (0.05 is +5 %) or, of shares, as a difference.
+
+        None where it is unknown or beyond all sense, as the bounds are that two runs leave.
+        """
+        if math.isnan(value) or abs(value) > _UNBOUNDED:
             return None
         return math.expm1(value) if self.cell.is_ratio else value
 

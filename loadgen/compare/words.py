@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 
 from loadgen.compare.cell import Cell
@@ -122,7 +123,7 @@ def change(result: CellResult, number: float) -> str:
 def interval(result: CellResult) -> str:
     low, high = change(result, result.judged.low), change(result, result.judged.high)
     if "-" in (low, high):
-        return "unknown"
+        return "unknown" if math.isnan(result.judged.low) else "any"
     unit = " %" if result.cell.is_ratio else " pt"
     return f"{low.removesuffix(unit)} to {high}"
 
