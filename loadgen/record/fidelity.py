@@ -56,6 +56,8 @@ class Fidelity:
                 "usable for rates, not for bursts: arrivals are known to "
                 f"{self.resolution_ns / 1e9:g} s only; log the moment in ms"
             )
+        if share > _MALFORMED_SUSPICIOUS:
+            return f"usable, if the {self.num_malformed} lines that could not be read are no requests"
         if self.warnings:
             return "usable, with the warnings above in mind"
         return "good: arrivals and lengths are as the log has them"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
@@ -16,6 +17,8 @@ from loadgen.record.settings import RecordSettings
 
 _ROWS_PER_BATCH = 50_000
 _MAX_CELL = 64 << 20
+# Bytes that are no UTF-8, and control characters: no header of a table.
+_NO_TEXT = re.compile(r"[\x00-\x08\x0b-\x1f\x7f\ufffd]")
 _DELIMITERS = (",", ";", "\t", "|")
 
 
@@ -30,6 +33,8 @@ class CsvFormat:
         if not head or head[0].lstrip().startswith((b"{", b"[")):
             return False
         header = head[0].decode("utf-8", "replace")
+        if _NO_TEXT.search(header):
+            return False
         return len(_names(header, delimiter_of(header))) > 1
 
     def stamp_facts(self) -> StampFacts:
