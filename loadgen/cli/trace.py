@@ -14,7 +14,7 @@ from rich.text import Text
 from loadgen.cli import console
 from loadgen.durations import format_duration, parse_duration_s
 from loadgen.errors import UsageError
-from loadgen.trace.foreign.catalog import FORMATS, read_foreign, slice_trace
+from loadgen.trace.foreign.catalog import FORMATS, SERVEGEN, read_foreign, slice_trace
 from loadgen.trace.foreign.mooncake import write_mooncake
 from loadgen.trace.location import is_remote
 from loadgen.trace.parquet import read_trace, write_trace
@@ -27,7 +27,7 @@ trace_app = typer.Typer(
     help="Look at a trace, convert other formats into one, cut a piece of it.",
 )
 
-_FORMAT_NAMES = ", ".join(known.name for known in FORMATS)
+_FORMAT_NAMES = ", ".join([*(known.name for known in FORMATS), SERVEGEN])
 
 TraceArgument = Annotated[Path, typer.Argument(help="A trace (Parquet, made by loadgen).", metavar="TRACE")]
 JsonOption = Annotated[bool, typer.Option("--json", help="Print the figures as JSON on standard output.")]
@@ -48,7 +48,10 @@ def info(trace: TraceArgument, as_json: JsonOption = False) -> None:
     )
 )
 def convert(
-    source: Annotated[Path, typer.Argument(help="A public trace (plain, gz, bz2, xz, zst), or a trace.")],
+    source: Annotated[
+        Path,
+        typer.Argument(help="A public trace (plain, gz, bz2, xz, zst; a folder of ServeGen), or a trace."),
+    ],
     output: Annotated[
         Path | None, typer.Option("-o", "--output", help="Where to write. Default: beside, .parquet.")
     ] = None,
@@ -58,6 +61,7 @@ def convert(
     unit: Annotated[
         str | None, typer.Option(help="Unit of bare stamps: s, ms, us, ns. Default: by the format.")
     ] = None,
+    seed: Annotated[int, typer.Option(help="Of what is drawn (servegen).")] = 0,
     to: Annotated[str, typer.Option(help="Format to write: trace, or mooncake (from a trace).")] = "trace",
     force: ForceOption = False,
     as_json: JsonOption = False,
@@ -74,7 +78,7 @@ def convert(
         trace = read_trace(source)
         write_mooncake(trace, target)
     else:
-        trace = read_foreign(source, format_name=format_name, unit=unit)
+        trace = read_foreign(source, format_name=format_name, unit=unit, seed=seed)
         write_trace(trace, target)
     if as_json:
         console.print_json(describe(trace, target))

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from loadgen.errors import RecordError
-from loadgen.record.formats.openai_texts import input_chars, input_ids, output_chars, usage_tokens
+from loadgen.openai_texts import input_chars, input_ids, output_chars, usage_tokens
 from support.logs import counts, recorded, rows
 
 REQUEST = {"model": "demo", "stream": True, "messages": [{"role": "user", "content": "Straße 🙂"}]}

@@ -8,47 +8,56 @@ from pathlib import Path
 import loadgen
 from loadgen.errors import TraceError, UsageError
 from loadgen.trace.assemble import assemble_trace, finest_step_ns
+from loadgen.trace.foreign.aiperf import AiperfFormat
 from loadgen.trace.foreign.azure import AzureFormat
+from loadgen.trace.foreign.bailian import BailianFormat
 from loadgen.trace.foreign.burstgpt import BurstGptFormat
-from loadgen.trace.foreign.foreign_format import ForeignFormat
+from loadgen.trace.foreign.evalscope import EvalscopeFormat
+from loadgen.trace.foreign.foreign_format import ForeignFormat, ForeignRequests
 from loadgen.trace.foreign.llmservingsim import LlmServingSimFormat
 from loadgen.trace.foreign.mooncake import MooncakeFormat
+from loadgen.trace.foreign.servegen import read_servegen
 from loadgen.trace.foreign.splitwise_sim import SplitwiseSimFormat
 from loadgen.trace.foreign.vidur import VidurFormat
 from loadgen.trace.moments import UNIT_NS
 from loadgen.trace.source_stream import SourceStream
-from loadgen.trace.trace import Trace, TraceMetadata
+from loadgen.trace.trace import SourceFile, Trace, TraceMetadata
 
 FORMATS: tuple[ForeignFormat, ...] = (
     AzureFormat(),
+    AiperfFormat(),
+    BailianFormat(),
+    EvalscopeFormat(),
     MooncakeFormat(),
     VidurFormat(),
     LlmServingSimFormat(),
     SplitwiseSimFormat(),
     BurstGptFormat(),
 )
+# A folder, where the others are files.
+SERVEGEN = "servegen"
 
 
-def read_foreign(path: Path, *, format_name: str = "auto", unit: str | None = None) -> Trace:
-    """The foreign trace in `path` (plain or compressed) as a Trace.
+def read_foreign(path: Path, *, format_name: str = "auto", unit: str | None = None, seed: int = 0) -> Trace:
+    """The foreign trace in `path` (plain or compressed) as a Trace; a folder is a ServeGen client set.
 
-    unit: s, ms, us or ns of bare numbers, where the format's own unit is not to be taken.
+    unit: s, ms, us or ns of bare numbers, where the format's own unit is not to be taken. seed: of what is drawn.
     Raises UsageError for an unknown format or unit, TraceError if the file is of no known format,
     holds no request or a value that is none.
     """
     if unit is not None and unit not in UNIT_NS:
         raise UsageError(f"--unit is {unit!r}", hint=f"give one of {', '.join(UNIT_NS)}")
-    chosen = None if format_name == "auto" else _named(format_name)
-    stream = SourceStream(path, error=TraceError)
-    text = stream.text()
-    if not text.strip():
-        raise TraceError(f"{path}: the file is empty: 0 requests")
-    source_format = chosen or _recognised(path, text)
     try:
-        requests = source_format.read(text, unit=unit)
+        if path.is_dir() or format_name == SERVEGEN:
+            name = SERVEGEN
+            sources: tuple[SourceFile, ...] = ()
+            if not path.is_dir():
+                raise TraceError("no folder", hint="a ServeGen client set is a folder of chunk-N-trace.csv")
+            requests = read_servegen(path, seed)
+        else:
+            name, sources, requests = _read_file(path, format_name, unit)
         if not requests.moments_ns.size:
             raise TraceError("0 requests in the file")
-        assert stream.source_file is not None
         return assemble_trace(
             requests.moments_ns,
             requests.columns,
@@ -58,10 +67,10 @@ def read_foreign(path: Path, *, format_name: str = "auto", unit: str | None = No
                 arrival_from=requests.arrival_from,
                 resolution_ns=finest_step_ns(requests.moments_ns),
                 zone=requests.zone,
-                sources=(stream.source_file,),
+                sources=sources,
                 recorder={
                     "version": loadgen.__version__,
-                    "format": source_format.name,
+                    "format": name,
                     "unit": requests.unit,
                 },
                 counts={"requests": int(requests.moments_ns.size)},
@@ -70,7 +79,23 @@ def read_foreign(path: Path, *, format_name: str = "auto", unit: str | None = No
             ),
         )
     except TraceError as error:
+        if error.message.startswith(f"{path}: "):
+            raise
         raise TraceError(f"{path}: {error.message}", hint=error.hint) from error
+
+
+def _read_file(
+    path: Path, format_name: str, unit: str | None
+) -> tuple[str, tuple[SourceFile, ...], ForeignRequests]:
+    chosen = None if format_name == "auto" else _named(format_name)
+    stream = SourceStream(path, error=TraceError)
+    text = stream.text()
+    if not text.strip():
+        raise TraceError("the file is empty: 0 requests")
+    source_format = chosen or _recognised(text)
+    requests = source_format.read(text, unit=unit)
+    assert stream.source_file is not None
+    return source_format.name, (stream.source_file,), requests
 
 
 def slice_trace(trace: Trace, start_s: float, duration_s: float | None) -> Trace:
@@ -99,14 +124,15 @@ def _named(name: str) -> ForeignFormat:
     for known in FORMATS:
         if known.name == name:
             return known
-    raise UsageError(f"--format is {name!r}", hint=f"give auto, {', '.join(known.name for known in FORMATS)}")
+    names = ", ".join([*(known.name for known in FORMATS), SERVEGEN])
+    raise UsageError(f"--format is {name!r}", hint=f"give auto, {names}")
 
 
-def _recognised(path: Path, text: str) -> ForeignFormat:
+def _recognised(text: str) -> ForeignFormat:
     for known in FORMATS:
         if known.looks_like(text[:65536]):
             return known
     raise TraceError(
-        f"{path}: none of the known trace formats ({', '.join(known.name for known in FORMATS)})",
+        f"none of the known trace formats ({', '.join(known.name for known in FORMATS)})",
         hint="for a log or a table of your own use `loadgen record --format csv` or `--format jsonl`",
     )

@@ -30,7 +30,7 @@ class MooncakeFormat:
 
     def looks_like(self, head: str) -> bool:
         keys = first_keys(head)
-        return {"timestamp", "input_length", "output_length"} <= keys and "chat_id" not in keys
+        return {"timestamp", "input_length", "output_length"} <= keys
 
     def read(self, text: str, *, unit: str | None) -> ForeignRequests:
         stated = unit or _epoch_unit_of_first(text)
@@ -77,14 +77,17 @@ def _unit_note(guessed: str | None) -> str:
 
 
 def write_mooncake(trace: Trace, path: Path) -> None:
-    """Write `trace` as Mooncake JSONL, timestamps in whole ms from the first arrival (cut, not rounded).
+    """Write `trace` as Mooncake JSONL: timestamps in ms from the first arrival, with decimals where there are some.
 
-    Raises TraceError if a row lacks a token count, or if prefix blocks stand for other than 512 tokens.
+    Smaller prefix blocks become blocks of 512 tokens: as each id stands for all blocks before it, too, the last
+    of each 512 tokens is kept. Raises TraceError if a row lacks a token count, or if blocks do not fill 512.
     """
-    if trace.metadata.prefix_block_tokens not in (None, BLOCK_TOKENS):
+    block_tokens = trace.metadata.prefix_block_tokens or BLOCK_TOKENS
+    if BLOCK_TOKENS % block_tokens:
         raise TraceError(
-            f"prefix blocks stand for {trace.metadata.prefix_block_tokens} tokens; Mooncake's for {BLOCK_TOKENS}"
+            f"prefix blocks stand for {block_tokens} tokens, which does not divide Mooncake's {BLOCK_TOKENS}"
         )
+    in_one = BLOCK_TOKENS // block_tokens
     for column in ("input_tokens", "output_tokens"):
         missing = trace.table.column(column).null_count
         if missing:
@@ -100,12 +103,15 @@ def write_mooncake(trace: Trace, path: Path) -> None:
     for arrival_ns, num_in, num_out, ids in zip(
         trace.arrival_ns.tolist(), inputs, outputs, blocks, strict=True
     ):
+        whole_ms, rest_ns = divmod(arrival_ns - first_ns, 10**6)
         row = {
-            "timestamp": (arrival_ns - first_ns) // 10**6,
+            # Shorter than 16 digits for a year and more, so that a double holds each ns.
+            "timestamp": whole_ms + rest_ns / 10**6 if rest_ns else whole_ms,
             "input_length": num_in,
             "output_length": num_out,
-            "hash_ids": ids if ids is not None else [],
         }
+        if ids is not None:
+            row["hash_ids"] = [ids[min(start + in_one, len(ids)) - 1] for start in range(0, len(ids), in_one)]
         buffer.write(orjson.dumps(row) + b"\n")
     with replacing(path) as aside:
         aside.write_bytes(buffer.getvalue())
