@@ -68,7 +68,12 @@ class Close:
     reset: bool = False
 
 
-Step = Send | Wait | Close
+@dataclass(frozen=True, slots=True)
+class HalfClose:
+    """Send the end of the stream, and go on listening."""
+
+
+Step = Send | Wait | Close | HalfClose
 
 
 def head(status: int = 200, *, content_type: str = "text/event-stream", extra: str = "") -> Send:
@@ -118,10 +123,12 @@ class FakeTarget:
     """A loopback server in a thread; `script` says how each request is answered. Use it as a context manager.
 
     GET requests are answered without the script: /v1/models names one model, everything else is 404.
+    unix_socket: path of a socket to listen on, in place of a port of the loopback.
     """
 
     script: Callable[[FakeRequest], Sequence[Step]]
     tls: ssl.SSLContext | None = None
+    unix_socket: str | None = None
     requests: list[FakeRequest] = field(default_factory=list)
     url: str = ""
     num_connections: int = 0
@@ -129,9 +136,15 @@ class FakeTarget:
     _in_flight: int = 0
 
     def __enter__(self) -> FakeTarget:
-        self._listener = socket.create_server(("127.0.0.1", 0), backlog=1024)
-        scheme = "https" if self.tls else "http"
-        self.url = f"{scheme}://127.0.0.1:{self._listener.getsockname()[1]}"
+        if self.unix_socket is None:
+            self._listener = socket.create_server(("127.0.0.1", 0), backlog=1024)
+            scheme = "https" if self.tls else "http"
+            self.url = f"{scheme}://127.0.0.1:{self._listener.getsockname()[1]}"
+        else:
+            self._listener = socket.socket(socket.AF_UNIX)
+            self._listener.bind(self.unix_socket)
+            self._listener.listen(1024)
+            self.url = f"unix:{self.unix_socket}"
         self._loop = asyncio.new_event_loop()
         self._thread = threading.Thread(target=self._serve, daemon=True)
         self._thread.start()
@@ -143,7 +156,8 @@ class FakeTarget:
 
     def _serve(self) -> None:
         asyncio.set_event_loop(self._loop)
-        self._loop.run_until_complete(asyncio.start_server(self._converse, sock=self._listener, ssl=self.tls))
+        start = asyncio.start_server if self.unix_socket is None else asyncio.start_unix_server
+        self._loop.run_until_complete(start(self._converse, sock=self._listener, ssl=self.tls))
         self._loop.run_forever()
         for task in asyncio.all_tasks(self._loop):
             task.cancel()
@@ -190,6 +204,8 @@ class FakeTarget:
             elif isinstance(step, Send):
                 writer.write(step.data)
                 await writer.drain()
+            elif isinstance(step, HalfClose):
+                writer.write_eof()
             else:
                 if step.reset:
                     # A linger time of 0 turns the close into a reset.

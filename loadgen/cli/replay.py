@@ -22,14 +22,16 @@ from loadgen.plan.prompts import CHARS_PER_TOKEN, PromptMaker
 from loadgen.plan.schedule import Schedule
 from loadgen.plan.summary import summarise
 from loadgen.replay.dialects import DIALECT_NAMES, dialect_named
+from loadgen.replay.httpx_transport import has_http2
 from loadgen.replay.payloads import Asking
-from loadgen.replay.reach import reach
+from loadgen.replay.reach import Access, metrics_transport, reach
 from loadgen.replay.run import Run, execute
 from loadgen.replay.run_folder import RunFolder
-from loadgen.replay.secrets import parse_headers, read_key_file, redacted_command, secrets_in
+from loadgen.replay.secrets import parse_headers, parse_proxy, read_key_file, redacted_command, secrets_in
 from loadgen.replay.served_target import served_target
 from loadgen.replay.target import Timeouts, parse_url
 from loadgen.replay.template_file import read_template
+from loadgen.replay.transport import TRANSPORT_NAMES
 from loadgen.replay.worker import WorkerSettings
 from loadgen.telemetry.server_metrics import ServerMetrics
 from loadgen.trace.parquet import read_trace
@@ -85,6 +87,20 @@ def replay(  # one local a option: the command line is wide, and flat is how it 
         list[str] | None,
         _in(_TARGET, "--header", "-H", help="Further header, 'Name: value'; may be given again."),
     ] = None,
+    unix_socket: Annotated[
+        Path | None,
+        _in(_TARGET, "--unix-socket", help="Connect to this socket; --url unix:/PATH does the same."),
+    ] = None,
+    cert: Annotated[Path | None, _in(_TARGET, "--cert", help="Client certificate (PEM).")] = None,
+    cert_key: Annotated[
+        Path | None, _in(_TARGET, "--cert-key", help="Its key, where that has a file of its own.")
+    ] = None,
+    proxy: Annotated[
+        str | None,
+        _in(
+            _TARGET, "--proxy", help="Through this proxy (--transport httpx); those of the shell are ignored."
+        ),
+    ] = None,
     insecure: Annotated[
         bool, _in(_TARGET, "--insecure", help="Do not check the server's TLS certificate.")
     ] = False,
@@ -132,6 +148,14 @@ def replay(  # one local a option: the command line is wide, and flat is how it 
         ),
     ] = CHARS_PER_TOKEN,
     workers: Annotated[int, _in(_SENDING, "--workers", min=1, help="Sending processes.")] = 1,
+    transport: Annotated[
+        str,
+        _in(_SENDING, "--transport", help="fast (HTTP/1.1), or httpx: HTTP/2, proxies, at a lower top rate."),
+    ] = "fast",
+    http2: Annotated[
+        bool,
+        _in(_SENDING, "--http2", help="HTTP/2 only, also without TLS (--transport httpx)."),
+    ] = False,
     realtime: Annotated[
         bool,
         _in(_SENDING, "--realtime", help="Send before ordinary processes run; needs root or CAP_SYS_NICE."),
@@ -175,7 +199,13 @@ def replay(  # one local a option: the command line is wide, and flat is how it 
     shape = options.shape_of(context)
     if (url is None) == (serve is None):
         raise UsageError("give --url or --serve, one of them", hint="--url http://HOST:PORT names the server")
-    checked_url = None if url is None else parse_url(url)
+    if unix_socket is not None and url is None:
+        raise UsageError(
+            "--unix-socket needs --url", hint="--url http://localhost names what is asked for over it"
+        )
+    socket_path = None if unix_socket is None else str(unix_socket.absolute())
+    checked_url = None if url is None else parse_url(url, unix_socket=socket_path)
+    _check_transport(transport, proxy, http2=http2, cert_key=cert_key, cert=cert)
     read_from = read_template(template) if template else None
     dialect = dialect_named(endpoint_type, read_from)
     if ignore_eos and not dialect.can_force_length:
@@ -197,7 +227,14 @@ def replay(  # one local a option: the command line is wide, and flat is how it 
 
     with served_target(serve) if serve is not None else nullcontext(url) as served_url:
         where = checked_url or parse_url(str(served_url))
-        reached = reach(where, headers, model=model, verify_tls=not insecure, needs_model=dialect.needs_model)
+        access = Access(
+            headers=headers,
+            verify_tls=not insecure,
+            client_cert=None if cert is None else (str(cert), str(cert_key) if cert_key else None),
+            proxy=None if proxy is None else parse_proxy(proxy),
+            http2_only=http2,
+        )
+        reached = reach(where, access, model=model, needs_model=dialect.needs_model)
         run = Run(
             name=name or trace.stem,
             out_dir=out_dir,
@@ -211,6 +248,7 @@ def replay(  # one local a option: the command line is wide, and flat is how it 
                 max_concurrency=max_concurrency,
                 realtime=realtime,
                 drain_s=drain_s,
+                transport=transport,
                 secrets=secrets_in(headers),
             ),
             asking=Asking(endpoint_type, reached.model, "", stream, ignore_eos, read_from),
@@ -233,11 +271,28 @@ def _execute(run: Run, schedule: Schedule) -> tuple[RunFolder, str | None]:
     model = f", model {run.asking.model}" if run.asking.model else ""
     console.note(f"sending to {run.settings.target.url}{model}")
     with LiveDisplay(schedule) as display:
-        probe = ServerMetrics(run.settings.target.base_url, run.settings.target.headers)
+        target = run.settings.target
+        probe = ServerMetrics(target.base_url, target.headers, transport=metrics_transport(target))
         folder, ending = execute(run, display.show, [probe])
     if ending.signal_name:
         console.note(f"interrupted by {ending.signal_name}; everything up to here is kept")
     return folder, ending.signal_name
+
+
+def _check_transport(
+    transport: str, proxy: str | None, *, http2: bool, cert: Path | None, cert_key: Path | None
+) -> None:
+    if transport not in TRANSPORT_NAMES:
+        raise UsageError(f"--transport is {transport!r}", hint=f"give one of: {', '.join(TRANSPORT_NAMES)}")
+    if transport == "fast" and (http2 or proxy is not None):
+        raise UsageError(
+            f"--transport fast knows no {'HTTP/2' if http2 else 'proxies'}",
+            hint="give --transport httpx, too",
+        )
+    if http2 and not has_http2():
+        raise UsageError("--http2 needs the package h2", hint="pip install 'loadgen[http2]'")
+    if cert_key is not None and cert is None:
+        raise UsageError("--cert-key is given without --cert", hint="give the certificate, too")
 
 
 def _limit_s(text: str | None, option: str) -> float | None:
@@ -252,5 +307,5 @@ def _limit_s(text: str | None, option: str) -> float | None:
 
 def _kept_options(context: typer.Context) -> dict[str, Any]:
     """The options as given, for run.json: without those that hold secrets, and paths as text."""
-    kept = {key: value for key, value in context.params.items() if key not in ("api_key", "header")}
+    kept = {key: value for key, value in context.params.items() if key not in ("api_key", "header", "proxy")}
     return {key: str(value) if isinstance(value, Path) else value for key, value in kept.items()}

@@ -10,9 +10,7 @@ import httptools
 
 from loadgen.replay.exchange import Exchange
 from loadgen.replay.request_record import Outcome
-
-# A head beyond this is an attack or a mistake; no server needs it.
-MAX_HEAD_BYTES = 256 * 1024
+from loadgen.replay.transport import MAX_HEAD_BYTES
 
 
 class Connection(asyncio.Protocol):

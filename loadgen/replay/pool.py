@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 import asyncio
-import ssl
 from collections.abc import Callable
 
 from loadgen.replay.connection import Connection
 from loadgen.replay.exchange import Exchange
 from loadgen.replay.request_record import Outcome
 from loadgen.replay.target import Target, Timeouts
-
-# After [DONE] the answer is complete; a server that does not end the HTTP message by then loses the connection.
-_LINGER_NS = 1_000_000_000
+from loadgen.replay.tls import tls_context
+from loadgen.replay.transport import LINGER_NS, Ended
 
 
 class ConnectionPool:
@@ -26,14 +24,16 @@ class ConnectionPool:
         target: Target,
         timeouts: Timeouts,
         now_ns: Callable[[], int],
-        on_ended: Callable[[Exchange], None],
+        on_ended: Ended,
     ) -> None:
         self._target = target
         self._timeouts = timeouts
         self._now_ns = now_ns
         self._on_ended = on_ended
         self._loop = asyncio.get_running_loop()
-        self._tls = _tls_context(target)
+        self._tls = tls_context(target)
+        if self._tls is not None:
+            self._tls.set_alpn_protocols(["http/1.1"])
         self._idle: list[Connection] = []
         self._busy: set[Connection] = set()
         self._opening: dict[asyncio.Task[None], Exchange] = {}
@@ -66,7 +66,7 @@ class ConnectionPool:
             if exchange is None:
                 continue
             if exchange.outcome is not None:
-                if exchange.end_ns is not None and now_ns - exchange.end_ns > _LINGER_NS:
+                if exchange.end_ns is not None and now_ns - exchange.end_ns > LINGER_NS:
                     connection.abort()
                 continue
             outcome = self._timeouts.exceeded(exchange, now_ns)
@@ -85,7 +85,7 @@ class ConnectionPool:
             if connection.exchange is not None:
                 self._stop(connection, connection.exchange, outcome, now_ns)
 
-    def close(self) -> None:
+    async def close(self) -> None:
         for connection in [*self._idle, *self._busy]:
             connection.abort()
 
@@ -118,13 +118,24 @@ class ConnectionPool:
             self._on_ended(exchange)
 
     async def _connect(self) -> Connection:
-        _, connection = await self._loop.create_connection(
-            lambda: Connection(self._now_ns, self._on_ended, self._take_back, self._forget, self._open_for),
-            self._target.address,
-            self._target.port,
-            ssl=self._tls,
-            server_hostname=self._target.host if self._tls else None,
-        )
+        def make() -> Connection:
+            return Connection(self._now_ns, self._on_ended, self._take_back, self._forget, self._open_for)
+
+        if self._target.unix_socket is not None:
+            _, connection = await self._loop.create_unix_connection(
+                make,
+                self._target.unix_socket,
+                ssl=self._tls,
+                server_hostname=self._target.host if self._tls else None,
+            )
+        else:
+            _, connection = await self._loop.create_connection(
+                make,
+                self._target.address,
+                self._target.port,
+                ssl=self._tls,
+                server_hostname=self._target.host if self._tls else None,
+            )
         self.num_opened += 1
         return connection
 
@@ -136,14 +147,3 @@ class ConnectionPool:
         self._busy.discard(connection)
         if connection in self._idle:
             self._idle.remove(connection)
-
-
-def _tls_context(target: Target) -> ssl.SSLContext | None:
-    if target.scheme != "https":
-        return None
-    context = ssl.create_default_context()
-    context.set_alpn_protocols(["http/1.1"])
-    if not target.verify_tls:
-        context.check_hostname = False
-        context.verify_mode = ssl.CERT_NONE
-    return context

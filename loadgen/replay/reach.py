@@ -6,13 +6,14 @@ The control plane: before the first send, never on a measured path. The one modu
 from __future__ import annotations
 
 import socket
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import httpx
 
 from loadgen.errors import TargetError, UsageError
 from loadgen.replay.target import Target, Url
+from loadgen.replay.tls import tls_context
 
 _TIMEOUT_S = 10.0
 
@@ -26,14 +27,18 @@ class Reached:
     facts: dict[str, Any] | None
 
 
-def reach(
-    url: Url,
-    headers: tuple[tuple[str, str], ...],
-    *,
-    model: str | None,
-    verify_tls: bool,
-    needs_model: bool = True,
-) -> Reached:
+@dataclass(frozen=True, slots=True)
+class Access:
+    """How to get to a target: what its Target holds besides the URL."""
+
+    headers: tuple[tuple[str, str], ...] = field(default=(), repr=False)
+    verify_tls: bool = True
+    client_cert: tuple[str, str | None] | None = None
+    proxy: str | None = field(default=None, repr=False)
+    http2_only: bool = False
+
+
+def reach(url: Url, access: Access, *, model: str | None, needs_model: bool = True) -> Reached:
     """Resolve, connect once, and ask for the model's name where none was given and one is needed.
 
     Raises TargetError when nobody answers, UsageError when the model cannot be known.
@@ -43,25 +48,55 @@ def reach(
         scheme=url.scheme,
         host=url.host,
         port=url.port,
-        address=_address(url),
+        address=_address(url, access.proxy),
         path=url.path,
-        headers=headers,
-        verify_tls=verify_tls,
+        headers=access.headers,
+        verify_tls=access.verify_tls,
+        unix_socket=url.unix_socket,
+        client_cert=access.client_cert,
+        proxy=access.proxy,
+        http2_only=access.http2_only,
     )
     # trust_env=False: a proxy in the environment must not stand between us and the target unasked.
     with httpx.Client(
         base_url=target.base_url,
-        headers=dict(headers),
-        verify=verify_tls,
+        headers=dict(access.headers),
         timeout=_TIMEOUT_S,
         trust_env=False,
+        transport=httpx.HTTPTransport(**_way(target)),
     ) as client:
-        name = model or (_only_model(client) if needs_model else None)
+        name = model or (_only_model(client, target.url) if needs_model else None)
         return Reached(target, name, _facts(client))
 
 
-def _address(url: Url) -> str:
-    """The first address of the host that accepts a connection."""
+def metrics_transport(target: Target) -> httpx.AsyncBaseTransport:
+    """What carries questions that are asked of `target` beside the requests, the same way as they go."""
+    return httpx.AsyncHTTPTransport(**_way(target))
+
+
+def _way(target: Target) -> dict[str, Any]:
+    return {
+        "verify": tls_context(target) or True,
+        "proxy": target.proxy,
+        "uds": target.unix_socket,
+        "http1": not target.http2_only,
+        "http2": target.http2_only,
+        "trust_env": False,
+    }
+
+
+def _address(url: Url, proxy: str | None) -> str:
+    """The first address of the host that accepts a connection; the host itself where only a proxy knows."""
+    if proxy is not None:
+        return url.host
+    if url.unix_socket is not None:
+        with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as probe:
+            probe.settimeout(_TIMEOUT_S)
+            try:
+                probe.connect(url.unix_socket)
+            except OSError as exc:
+                raise _unreachable(url, exc) from exc
+        return url.host
     try:
         found = socket.getaddrinfo(url.host, url.port, type=socket.SOCK_STREAM)
     except OSError as exc:
@@ -78,13 +113,17 @@ def _address(url: Url) -> str:
                 reason = exc
                 continue
             return str(address[0])
-    raise TargetError(
+    raise _unreachable(url, reason) from reason
+
+
+def _unreachable(url: Url, reason: OSError | None) -> TargetError:
+    return TargetError(
         f"{url}: cannot connect ({reason.strerror or reason if reason else 'no address'})",
         hint="start the target first, or check --url; `loadgen serve` starts the bundled one",
-    ) from reason
+    )
 
 
-def _only_model(client: httpx.Client) -> str:
+def _only_model(client: httpx.Client, url: str) -> str:
     hint = "name it with --model"
     try:
         answer = client.get("/v1/models")
@@ -92,7 +131,7 @@ def _only_model(client: httpx.Client) -> str:
         models = [str(entry["id"]) for entry in answer.json()["data"]]
     except httpx.TransportError as exc:
         raise TargetError(
-            f"{client.base_url}: cannot be talked to ({_words(exc)})",
+            f"{url}: cannot be talked to ({_words(exc)})",
             hint="check --url; --insecure accepts a certificate that nobody signed",
         ) from exc
     except (httpx.HTTPError, ValueError, KeyError, TypeError) as exc:

@@ -24,6 +24,7 @@ from loadgen.replay.completion import complete_records
 from loadgen.replay.coordinator import Ending, Probe, run_workers
 from loadgen.replay.payloads import Asking
 from loadgen.replay.run_folder import RunFolder, RunStatus
+from loadgen.replay.secrets import shown_proxy
 from loadgen.replay.share import share_of
 from loadgen.replay.worker import Progress, WorkerSettings
 from loadgen.replay.worker_process import WorkerTask
@@ -144,6 +145,8 @@ def _facts(run: Run, folder: RunFolder, started: datetime) -> dict[str, Any]:
             "url": run.settings.target.url,
             "model": run.asking.model,
             "dialect": run.asking.endpoint_type,
+            "transport": run.settings.transport,
+            "proxy": shown_proxy(run.settings.target.proxy),
             "facts": run.target_facts,
         },
         "versions": {"loadgen": loadgen.__version__, "python": platform.python_version()},

@@ -5,12 +5,13 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from pathlib import Path
+from urllib.parse import urlsplit
 
 from loadgen.errors import UsageError
 
 HIDDEN = "***"
 # Options whose value may be a secret, wherever a command line is shown or kept.
-_SECRET_OPTIONS = ("--api-key", "--header", "-H")
+_SECRET_OPTIONS = ("--api-key", "--header", "-H", "--proxy")
 _TOKEN_CHARS = re.compile(r"^[!#$%&'*+.^_`|~0-9A-Za-z-]+$")
 
 
@@ -50,6 +51,28 @@ def secrets_in(headers: Sequence[tuple[str, str]]) -> tuple[str, ...]:
     """What must never be shown: the headers' values, longest first, and bearer tokens without their word."""
     values = {value for _, value in headers} | {value.removeprefix("Bearer ") for _, value in headers}
     return tuple(sorted((value for value in values if len(value) >= 4), key=len, reverse=True))
+
+
+def parse_proxy(text: str) -> str:
+    """A proxy's URL, checked. Raises UsageError without the URL, which may hold a password."""
+    try:
+        parts = urlsplit(text)
+        is_known = parts.scheme in ("http", "https", "socks5", "socks5h") and bool(
+            parts.hostname and parts.port
+        )
+    except ValueError:
+        is_known = False
+    if not is_known:
+        raise UsageError("--proxy is no proxy's URL", hint="give http://HOST:PORT, https:// or socks5://")
+    return text
+
+
+def shown_proxy(url: str | None) -> str | None:
+    """A proxy's URL without user name and password."""
+    if url is None:
+        return None
+    parts = urlsplit(url)
+    return f"{parts.scheme}://{parts.hostname}:{parts.port}"
 
 
 def redacted_command(arguments: Sequence[str]) -> tuple[str, ...]:

@@ -23,6 +23,9 @@ class Target:
     url: as shown, without user information. address: the numeric address to connect to.
     headers: extra request headers, which may hold secrets; they are never shown.
     path: of the URL, put before the dialect's path where it does not hold it already.
+    unix_socket: path of the socket to connect to, in place of address and port.
+    client_cert: PEM files of a certificate and of its key (None: in the same file).
+    proxy: URL of a proxy, which may hold a secret. http2_only: speak HTTP/2 from the first byte.
     """
 
     url: str
@@ -33,21 +36,30 @@ class Target:
     path: str = ""
     headers: tuple[tuple[str, str], ...] = field(default=(), repr=False)
     verify_tls: bool = True
+    unix_socket: str | None = None
+    client_cert: tuple[str, str | None] | None = None
+    proxy: str | None = field(default=None, repr=False)
+    http2_only: bool = False
+
+    @property
+    def origin(self) -> str:
+        """Scheme, host and port."""
+        return f"{self.scheme}://{_bracketed(self.host)}:{self.port}"
 
     @property
     def base_url(self) -> str:
         """Where the server's own paths (/metrics, /v1/models) begin."""
         for ending in _ENDPOINTS:
-            if self.url.endswith(ending):
-                return self.url.removesuffix(ending)
-        return self.url
+            if self.path.endswith(ending):
+                return self.origin + self.path.removesuffix(ending)
+        return self.origin + self.path
 
     def request_head(self, dialect: Dialect, model: str | None, *, stream: bool) -> bytes:
         """Request line and the headers that all requests share; the last ones are left to the caller."""
         endpoint = dialect.path(model, stream=stream)
         path = self.path if self.path.endswith(endpoint) else self.path.removesuffix("/v1") + endpoint
         default_port = {"http": 80, "https": 443}[self.scheme]
-        name = f"[{self.host}]" if ":" in self.host else self.host
+        name = _bracketed(self.host)
         host = name if self.port == default_port else f"{name}:{self.port}"
         accept = "*/*" if dialect.framing is Framing.WHOLE else "text/event-stream, application/json"
         lines = [
@@ -63,20 +75,32 @@ class Target:
 
 @dataclass(frozen=True, slots=True)
 class Url:
-    """The parts of a target's URL that matter here, checked."""
+    """The parts of a target's URL that matter here, checked. unix_socket: in place of host and port."""
 
     scheme: str
     host: str
     port: int
     path: str
+    unix_socket: str | None = None
 
     def __str__(self) -> str:
-        name = f"[{self.host}]" if ":" in self.host else self.host
-        return f"{self.scheme}://{name}:{self.port}{self.path}"
+        if self.unix_socket is not None:
+            return f"unix:{self.unix_socket}{f' {self.path}' if self.path else ''}"
+        return f"{self.scheme}://{_bracketed(self.host)}:{self.port}{self.path}"
 
 
-def parse_url(text: str) -> Url:
-    """Raises UsageError for what is no http or https URL; never shows a password that it holds."""
+def parse_url(text: str, *, unix_socket: str | None = None) -> Url:
+    """A target's URL: http, https, or unix:/PATH for a Unix socket, which may also be given beside a URL.
+
+    Raises UsageError for what is none; never shows a password that it holds.
+    """
+    if text.startswith("unix:"):
+        named = text.removeprefix("unix:").removeprefix("//")
+        if not named.startswith("/") or unix_socket not in (None, named):
+            raise UsageError(
+                "--url is no path of one Unix socket", hint="give unix:/PATH, the path from the root"
+            )
+        return Url("http", "localhost", 80, "", named)
     try:
         parts = urlsplit(text if "://" in text else f"http://{text}")
         host, port = parts.hostname, parts.port
@@ -86,7 +110,12 @@ def parse_url(text: str) -> Url:
         raise UsageError("--url is no http or https address", hint="give http://HOST:PORT")
     if parts.username or parts.password:
         raise UsageError("--url holds a user name or password", hint="give it with --header or --api-key")
-    return Url(parts.scheme, host, port or {"http": 80, "https": 443}[parts.scheme], parts.path.rstrip("/"))
+    default_port = {"http": 80, "https": 443}[parts.scheme]
+    return Url(parts.scheme, host, port or default_port, parts.path.rstrip("/"), unix_socket)
+
+
+def _bracketed(host: str) -> str:
+    return f"[{host}]" if ":" in host else host
 
 
 @dataclass(frozen=True, slots=True)

@@ -19,12 +19,14 @@ from loadgen.replay.clock import RunClock
 from loadgen.replay.dialects.dialect import Dialect
 from loadgen.replay.exchange import Exchange
 from loadgen.replay.health import Health, HealthMeter
+from loadgen.replay.httpx_transport import HttpxTransport
 from loadgen.replay.payloads import Payloads
 from loadgen.replay.pool import ConnectionPool
 from loadgen.replay.record_batch import drained, record_batch, record_batch_in_steps
 from loadgen.replay.request_record import Outcome
 from loadgen.replay.target import Target, Timeouts
 from loadgen.replay.timer import make_timer
+from loadgen.replay.transport import Transport
 
 _FLUSH_EVERY_S = 0.5  # what a SIGKILL can cost; a flush of some hundred records takes about 1 ms
 _PROGRESS_EVERY_S = 0.25
@@ -39,7 +41,7 @@ class WorkerSettings:
     max_concurrency: cap on requests in flight; None (an open loop) unless asked for.
     realtime: run before ordinary processes, where the system permits it.
     drain_s: how long after the last planned send to wait for answers.
-    warm_connections: opened before the start. secrets: never written down.
+    warm_connections: opened before the start. transport: one of TRANSPORT_NAMES. secrets: never written down.
     """
 
     target: Target
@@ -48,6 +50,7 @@ class WorkerSettings:
     drain_s: float = 60.0
     warm_connections: int = 8
     realtime: bool = False
+    transport: str = "fast"
     secrets: tuple[str, ...] = field(default=(), repr=False)
 
     def redact(self, text: str) -> str:
@@ -112,7 +115,8 @@ class Worker:
     async def prepare(self) -> None:
         """Make the first payloads and open the first connections, before there is a start to be late for."""
         self._payloads.build_ahead(lambda: True)
-        self._pool = ConnectionPool(
+        kind = HttpxTransport if self._settings.transport == "httpx" else ConnectionPool
+        self._pool: Transport = kind(
             self._settings.target, self._settings.timeouts, self._now_ns, self._exchange_ended
         )
         await self._pool.warm(min(self._settings.warm_connections, len(self._planned_ns)))
@@ -144,7 +148,7 @@ class Worker:
             ticker.cancel()
             await asyncio.gather(ticker, return_exceptions=True)
             self._timer.close()
-            self._pool.close()
+            await self._pool.close()
             gc.enable()
             gc.unfreeze()
         self._flush()

@@ -4,26 +4,16 @@ from __future__ import annotations
 
 import asyncio
 import errno
-import socket
-from collections.abc import Sequence
 
 import numpy as np
 import pytest
 
-from loadgen.replay.target import Timeouts
 from loadgen.replay.worker import Worker
 from loadgen.testing import (
-    LAST_CHUNK,
-    Close,
     FakeTarget,
-    Send,
-    Step,
     Wait,
     chat_stream,
-    chunk,
     event,
-    head,
-    one_byte_at_a_time,
     whole,
 )
 from support.sending import send
@@ -63,75 +53,6 @@ def test_requests_that_are_due_together_are_sent_together() -> None:
     assert fake.max_in_flight == 150
 
 
-@pytest.mark.parametrize(
-    ("steps", "outcome"),
-    [
-        ([Close(reset=True)], "reset"),
-        ([Close()], "reset"),
-        ([head(), TOKEN, TOKEN, Close(reset=True)], "reset"),
-        ([head(), TOKEN, TOKEN, Close()], "incomplete_stream"),
-        ([head(), TOKEN, TOKEN, LAST_CHUNK], "incomplete_stream"),
-        ([Send(b"SSH-2.0-OpenSSH_9.2\r\n")], "reset"),
-        ([Send(b"HTTP/1.1 200 OK\r\n" + b"X-Pad: " + b"y" * 600_000 + b"\r\n\r\n")], "reset"),
-        ([head(), Send(b"zz\r\nno chunk size\r\n")], "reset"),
-        ([head(), event({"error": {"message": "engine died"}}), event("[DONE]"), LAST_CHUNK], "stream_error"),
-        ([head(), chunk(b"data: {broken\n\n"), event("[DONE]"), LAST_CHUNK], "stream_error"),
-        ([whole(301, {}, "Location: /elsewhere\r\n")], "http_error"),
-        ([whole(401, {"error": {"message": "no key"}})], "http_error"),
-        ([whole(404, {})], "http_error"),
-        ([whole(500, {})], "http_error"),
-        ([whole(429, {}, "Retry-After: 3\r\n")], "rejected"),
-        ([whole(503, {})], "rejected"),
-        ([HANG], "timeout_first_token"),
-        ([head(), HANG], "timeout_first_token"),
-        ([head(), TOKEN, HANG], "timeout_gap"),
-        ([*chat_stream(2)[:-1], HANG], "ok"),  # [DONE] came; what follows it is nobody's wait
-        ([*one_byte_at_a_time(chat_stream(2))], "ok"),
-    ],
-    ids=[
-        "reset",
-        "closed",
-        "reset in mid-stream",
-        "closed in mid-stream",
-        "no finish reason",
-        "not HTTP",
-        "long head",
-        "bad chunk size",
-        "error event",
-        "broken JSON",
-        "301",
-        "401",
-        "404",
-        "500",
-        "429",
-        "503",
-        "hangs before head",
-        "hangs before a token",
-        "hangs between tokens",
-        "hangs after DONE",
-        "one byte at a time",
-    ],
-)
-def test_each_fault_lands_in_its_own_outcome(steps: Sequence[Step], outcome: str) -> None:
-    # F05, F07 and the table of misbehaving servers; a good request beside the bad one is not touched.
-    with FakeTarget(lambda request: chat_stream(2) if request.row else steps) as fake:
-        sent = send(
-            fake.url, [0.0, 0.05], timeouts=Timeouts(first_token_s=1.0, gap_s=1.0, total_s=20.0), drain_s=20.0
-        )
-    assert sent.outcomes == [outcome, "ok"]
-    assert sent.records[0]["end_ns"] is not None
-
-
-def test_a_closed_port_is_refused() -> None:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port = probe.getsockname()[1]
-    sent = send(f"http://127.0.0.1:{port}", [0.0] * 5)
-    assert sent.outcomes == ["refused"] * 5
-    assert all(row["sent_ns"] is None and row["last_token_ns"] is None for row in sent.records)
-    assert "refused" in sent.records[0]["error"].lower()
-
-
 def test_running_out_of_descriptors_is_our_fault(monkeypatch: pytest.MonkeyPatch) -> None:
     # F61: never a failure of the target.
     with FakeTarget(lambda _: chat_stream(1)) as fake:
@@ -144,31 +65,6 @@ def test_running_out_of_descriptors_is_our_fault(monkeypatch: pytest.MonkeyPatch
 
         sent = send(fake.url, [0.0], on_worker=break_connecting, warm_connections=0)
     assert sent.outcomes == ["client_error"]
-
-
-def test_a_kept_connection_that_died_is_replaced_once_without_a_failure() -> None:
-    # F57: the server closes right after it has answered, without saying so.
-    def script(request: object) -> list[Step]:
-        return [*chat_stream(1), Close()]
-
-    with FakeTarget(script) as fake:
-        sent = send(fake.url, [0.1 * k for k in range(6)], warm_connections=0)
-    assert sent.outcomes == ["ok"] * 6
-
-
-def test_a_kept_connection_reset_by_the_request_is_tried_once_more() -> None:
-    # F57: the first request on each connection is answered, the second one kills it unanswered.
-    seen: dict[str, int] = {}
-
-    def script(request: object) -> list[Step]:
-        seen["count"] = seen.get("count", 0) + 1
-        return [Close(reset=True)] if seen["count"] == 2 else chat_stream(1)
-
-    with FakeTarget(script) as fake:
-        sent = send(fake.url, [0.0, 0.6], warm_connections=0)
-    assert sent.outcomes == ["ok", "ok"]
-    assert [row["num_reconnects"] for row in sent.records] == [0, 1]
-    assert [row["connection_reused"] for row in sent.records] == [False, False]
 
 
 def test_a_wait_behind_our_own_cap_is_seen_from_the_planned_moment() -> None:

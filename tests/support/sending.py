@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -66,12 +67,16 @@ def send(
     endpoint_type: str = "chat",
     template: Template | None = None,
     table: pa.Table | None = None,
+    target_changes: dict[str, Any] | None = None,
     on_worker: Callable[[Worker], None] | None = None,
     **settings: Any,
 ) -> Sent:
     """Send one request at each planned moment, or the rows of a schedule's table, and wait for the end."""
     parts = parse_url(url)
-    target = Target(str(parts), parts.scheme, parts.host, parts.port, parts.host)
+    target = Target(
+        str(parts), parts.scheme, parts.host, parts.port, parts.host, unix_socket=parts.unix_socket
+    )
+    target = replace(target, **(target_changes or {}))
     table = schedule_table(planned_s) if table is None else table
     worker_settings = WorkerSettings(target, timeouts or Timeouts(), **settings)
     dialect = dialect_named(endpoint_type, template)
