@@ -69,14 +69,17 @@ def _cut(encoded: bytes, text: str) -> Iterator[bytes]:
 def _flat(messages: Sequence[Any]) -> Iterator[str]:
     """Chat messages as one text: roles, texts, and whatever else is a part, in their order."""
     for message in messages:
-        if isinstance(message, str):
-            yield message
-        elif isinstance(message, dict):
-            yield f"\n{message.get('role', '')}\n"
-            content = message.get("content", message.get("text"))
-            if isinstance(content, list):
-                yield from _flat(content)
-            elif isinstance(content, str):
-                yield content
-            else:
-                yield orjson.dumps(message, option=orjson.OPT_SORT_KEYS).decode()
+        if isinstance(message, dict) and "role" in message:
+            yield f"\n{message['role']}\n"
+            content = message.get("content")
+            parts = content if isinstance(content, list) else [content]
+            yield from (_text(part) for part in parts)
+        else:
+            yield _text(message)
+
+
+def _text(part: Any) -> str:
+    """A part's text; of a picture or a call whatever stands for it."""
+    if isinstance(part, dict) and isinstance(part.get("text"), str):
+        return str(part["text"])
+    return part if isinstance(part, str) else orjson.dumps(part, option=orjson.OPT_SORT_KEYS).decode()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
@@ -21,7 +22,7 @@ from loadgen.trace.schema import INPUT_COLUMNS, LENGTH_COLUMNS, OUTPUT_COLUMNS, 
 from loadgen.trace.trace import Trace, TraceMetadata
 
 _SECOND_NS = 10**9
-# A silence this long, and this many times the mean gap, looks like a file that is missing.
+# A silence this long, and this many times the mean of the other gaps, looks like a file that is missing.
 _SUSPICIOUS_GAP_NS = 60 * 10**9
 _SUSPICIOUS_GAP_RATIO = 1000
 
@@ -122,10 +123,9 @@ class Recording:
             findings.warn("no output lengths: replay cannot ask for answers of the recorded length")
         if not any(column in figures.known for column in INPUT_COLUMNS):
             findings.warn("no input lengths: arrivals can be looked at, but neither planned nor replayed")
-        mean_ns = (
-            (figures.last_ns - figures.first_ns) / max(1, figures.num_rows - 1) if figures.first_ns else 0
-        )
-        if figures.largest_gap_ns > max(_SUSPICIOUS_GAP_NS, _SUSPICIOUS_GAP_RATIO * mean_ns):
+        if figures.largest_gap_ns > max(
+            _SUSPICIOUS_GAP_NS, _SUSPICIOUS_GAP_RATIO * figures.mean_other_gap_ns
+        ):
             findings.warn(
                 f"nothing arrived for {figures.largest_gap_ns / 1e9:.4g} s, from "
                 f"{figures.gap_after_s:.4g} s after the first request: is a file of the log missing?"
@@ -198,6 +198,13 @@ class _Figures:
         self.gap_after_s = 0.0
         self.known: dict[str, int] = {}
         self.peak = BusiestWindow(_SECOND_NS)
+
+    @property
+    def mean_other_gap_ns(self) -> float:
+        """The mean of the gaps but for the largest; infinite with less than two gaps."""
+        if self.first_ns is None or self.num_rows < 3:
+            return math.inf
+        return (self.last_ns - self.first_ns - self.largest_gap_ns) / (self.num_rows - 2)
 
     def add(self, part: pa.Table) -> None:
         arrivals = np.asarray(part.column(ARRIVAL).to_numpy(), dtype=np.int64)

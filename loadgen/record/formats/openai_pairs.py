@@ -21,9 +21,9 @@ import orjson
 import pyarrow as pa
 
 from loadgen.errors import RecordError
+from loadgen.openai_texts import documents, input_chars, input_ids, output_chars, usage_tokens
 from loadgen.record.findings import Findings
 from loadgen.record.formats.log_format import StampFacts
-from loadgen.openai_texts import documents, input_chars, input_ids, output_chars, usage_tokens
 from loadgen.record.json_path import JsonPath
 from loadgen.record.line_batch import WRITTEN_FIELD, LineBatch
 from loadgen.record.named_fields import NamedFields
