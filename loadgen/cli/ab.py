@@ -43,12 +43,13 @@ from loadgen.plan.planner import plan
 from loadgen.plan.prompts import CHARS_PER_TOKEN, PromptMaker
 from loadgen.plan.schedule import Schedule
 from loadgen.plan.summary import summarise
-from loadgen.replay.dialects import dialect_named
+from loadgen.replay.dialects import DIALECT_NAMES, dialect_named
 from loadgen.replay.payloads import Asking
-from loadgen.replay.reach import reach
+from loadgen.replay.reach import Access, metrics_transport, reach
 from loadgen.replay.run import Run, execute
 from loadgen.replay.secrets import parse_headers, read_key_file, redacted_command, secrets_in
 from loadgen.replay.target import Timeouts, parse_url
+from loadgen.replay.template_file import read_template
 from loadgen.replay.worker import Progress, WorkerSettings
 from loadgen.report.report import build_report, write_report
 from loadgen.telemetry.server_metrics import ServerMetrics
@@ -90,8 +91,12 @@ def ab(  # one local a option: the command line is wide, and flat is how it read
         str | None, _in(_SIDES, "--model", help="Model to ask for. Default: the only one that is served.")
     ] = None,
     endpoint_type: Annotated[
-        str, _in(_SIDES, "--endpoint-type", help="What to call: chat or completions.")
+        str, _in(_SIDES, "--endpoint-type", "--dialect", help=f"What to call: {', '.join(DIALECT_NAMES)}.")
     ] = "chat",
+    template: Annotated[
+        Path | None,
+        _in(_SIDES, "--template", help="TOML or JSON that says how to ask and read (endpoint type generic)."),
+    ] = None,
     api_key: Annotated[
         str | None,
         _in(
@@ -227,7 +232,13 @@ class _Experiment:
             "a": parse_target(given["a"], option="--a"),
             "b": parse_target(given["b"], option="--b"),
         }
-        dialect_named(given["endpoint_type"])
+        self.template = read_template(Path(given["template"])) if given["template"] else None
+        self.dialect = dialect_named(given["endpoint_type"], self.template)
+        if given["ignore_eos"] and not self.dialect.can_force_length:
+            raise UsageError(
+                f"--ignore-eos cannot be asked of --endpoint-type {given['endpoint_type']}",
+                hint="leave it out",
+            )
         key_file = given["api_key_file"]
         key = read_key_file(Path(key_file)) if key_file else given["api_key"]
         self.headers = parse_headers(given["header"] or (), key)
@@ -273,8 +284,9 @@ class _Experiment:
     def side_run(self, folder: AbFolder, side: Side) -> SideRun:
         """One run of a side, in the experiment's folder."""
         with started(self.targets[side], ready_within_s=self.ready_within_s) as url:
+            access = Access(headers=self.headers, verify_tls=not self.given["insecure"])
             reached = reach(
-                parse_url(url), self.headers, model=self.given["model"], verify_tls=not self.given["insecure"]
+                parse_url(url), access, model=self.given["model"], needs_model=self.dialect.needs_model
             )
             seed = self.given["seed"]
             run = Run(
@@ -297,6 +309,7 @@ class _Experiment:
                     "",
                     self.given["stream"],
                     self.given["ignore_eos"],
+                    self.template,
                 ),
                 prompts=PromptMaker(
                     seed, self.given["chars_per_token"], self.trace.metadata.prefix_block_tokens
@@ -308,7 +321,11 @@ class _Experiment:
                 ),
                 options=self.settings["options"],
             )
-            probe = ServerMetrics(reached.target.base_url, reached.target.headers)
+            probe = ServerMetrics(
+                reached.target.base_url,
+                reached.target.headers,
+                transport=metrics_transport(reached.target),
+            )
             if self.display:
                 with LiveDisplay(self.schedule) as display:
                     kept, ending = execute(run, display.show, [probe])

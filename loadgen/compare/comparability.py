@@ -6,12 +6,22 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-# Settings of a replay that decide what its figures mean. Shape and seed are in the schedule's hash as well, but
-# their names say what differs.
-_SETTINGS = (
-    "timeout", "timeout_connect", "timeout_first_token", "timeout_gap", "drain", "max_concurrency", "stream",
-    "ignore_eos", "chars_per_token",
-)  # fmt: skip
+# Settings of a replay that decide what its figures mean, with what a run has that does not name them. Shape and
+# seed are in the schedule's hash as well, but their names say what differs.
+_SETTINGS: dict[str, Any] = {
+    "timeout": "10m",
+    "timeout_connect": "10s",
+    "timeout_first_token": None,
+    "timeout_gap": None,
+    "drain": "60s",
+    "max_concurrency": None,
+    "stream": None,
+    "ignore_eos": False,
+    "chars_per_token": 4,
+    "template": None,
+    "transport": "fast",
+    "http2": False,
+}
 # Facts of a target that differ from start to start and say nothing.
 _VOLATILE = ("pid", "uptime", "started", "time")
 
@@ -38,7 +48,7 @@ def load_fields(facts: Mapping[str, Any]) -> dict[str, Any]:
         **{f"shape.{name}": value for name, value in _flat(facts.get("shape") or {}).items()},
         "seed": facts.get("seed"),
         "dialect": (facts.get("target") or {}).get("dialect"),
-        **{name: settings.get(name) for name in _SETTINGS},
+        **{name: settings.get(name, default) for name, default in _SETTINGS.items()},
         "loadgen": (facts.get("versions") or {}).get("loadgen"),
     }
 
