@@ -15,7 +15,7 @@ from loadgen.cli import shape_options as options
 from loadgen.cli.live import LiveDisplay
 from loadgen.cli.plan import show_plan
 from loadgen.cli.report import MaxErrorRate, MaxLateness, Slo, criteria_from, show_report
-from loadgen.durations import parse_duration_s
+from loadgen.durations import format_duration, parse_duration_s
 from loadgen.errors import UsageError
 from loadgen.plan.planner import plan
 from loadgen.plan.prompts import CHARS_PER_TOKEN, PromptMaker
@@ -25,6 +25,7 @@ from loadgen.replay.dialects import DIALECT_NAMES, dialect_named
 from loadgen.replay.httpx_transport import has_http2
 from loadgen.replay.payloads import Asking
 from loadgen.replay.reach import Access, metrics_transport, reach
+from loadgen.replay.retry import RetryPolicy
 from loadgen.replay.run import Run, execute
 from loadgen.replay.run_folder import RunFolder
 from loadgen.replay.secrets import parse_headers, parse_proxy, read_key_file, redacted_command, secrets_in
@@ -138,6 +139,23 @@ def replay(  # one local a option: the command line is wide, and flat is how it 
             help="Ask for exactly the planned answer length (ignore_eos, min_tokens).",
         ),
     ] = False,
+    sessions: Annotated[
+        str,
+        _in(_SENDING, "--sessions", help="planned, or wait: a turn leaves once the one before it has ended."),
+    ] = "planned",
+    warmup_requests: Annotated[
+        int,
+        _in(
+            _SENDING,
+            "--warmup-requests",
+            min=0,
+            help="Sent one after another before the start, in no figure.",
+        ),
+    ] = 0,
+    retries: Annotated[
+        int,
+        _in(_SENDING, "--retries", min=0, help="Send a rejected request (429, 503) again, so many times."),
+    ] = 0,
     chars_per_token: Annotated[
         int,
         _in(
@@ -180,6 +198,14 @@ def replay(  # one local a option: the command line is wide, and flat is how it 
     drain: Annotated[
         str, _in(_WAITING, "--drain", help="After the last planned send; what still runs is unfinished.")
     ] = "60s",
+    abort_after: Annotated[
+        str | None,
+        _in(
+            _WAITING,
+            "--abort-after",
+            help="End the run when all requests failed for so long. Default: never.",
+        ),
+    ] = None,
     out_dir: Annotated[Path, _in(_KEEPING, "--out-dir", help="Where run folders go.")] = Path("reports"),
     name: Annotated[
         str | None, _in(_KEEPING, "--name", help="Begins the folder's name. Default: the trace's.")
@@ -220,6 +246,9 @@ def replay(  # one local a option: the command line is wide, and flat is how it 
         gap_s=_limit_s(timeout_gap, "--timeout-gap"),
         total_s=_limit_s(timeout, "--timeout"),
     )
+    abort_after_s = _limit_s(abort_after, "--abort-after")
+    if sessions not in ("planned", "wait"):
+        raise UsageError(f"--sessions is {sessions!r}", hint="give planned or wait")
     drain_s = parse_duration_s(drain, option="--drain")
     criteria = criteria_from(slo=slo, max_error_rate=max_error_rate, max_lateness=max_lateness)
     read = read_trace(trace)
@@ -249,11 +278,17 @@ def replay(  # one local a option: the command line is wide, and flat is how it 
                 realtime=realtime,
                 drain_s=drain_s,
                 transport=transport,
+                retries=RetryPolicy(retries),
+                sessions_wait=sessions == "wait",
                 secrets=secrets_in(headers),
             ),
-            asking=Asking(endpoint_type, reached.model, "", stream, ignore_eos, read_from),
+            asking=Asking(
+                endpoint_type, reached.model, "", stream, ignore_eos, read_from, sessions == "wait"
+            ),
             prompts=PromptMaker(seed, chars_per_token, read.metadata.prefix_block_tokens),
             num_workers=workers,
+            num_warmup=warmup_requests,
+            abort_after_s=abort_after_s,
             target_facts=reached.facts,
             command=redacted_command(["loadgen", *sys.argv[1:]]),
             options=_kept_options(context),
@@ -276,7 +311,18 @@ def _execute(run: Run, schedule: Schedule) -> tuple[RunFolder, str | None]:
         folder, ending = execute(run, display.show, [probe])
     if ending.signal_name:
         console.note(f"interrupted by {ending.signal_name}; everything up to here is kept")
+    elif ending.gave_up:
+        console.note(f"ended early: {ending.gave_up}")
+    _show_warmup(folder.read_facts().get("warmup"))
     return folder, ending.signal_name
+
+
+def _show_warmup(facts: dict[str, Any] | None) -> None:
+    if facts is not None:
+        ended = ", ".join(f"{count} {name}" for name, count in facts["outcomes"].items())
+        first, median = facts["first_latency_s"], facts["median_latency_s"]
+        times = "" if first is None else f"; first {format_duration(first)}, median {format_duration(median)}"
+        console.note(f"warm-up: {ended}{times}; in no figure")
 
 
 def _check_transport(

@@ -6,7 +6,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from loadgen.replay.request_record import SCHEMA, Outcome
+from loadgen.replay.request_record import SCHEMA, Outcome, Phase
 
 _FROM_SCHEDULE = {
     "trace_row": "trace_row",
@@ -34,6 +34,8 @@ def complete_records(records: pa.Table, schedule: pa.Table, *, missing_because: 
             columns.append(_constant(Outcome.NOT_SENT.value, count, field.type))
         elif field.name == "error":
             columns.append(_constant(missing_because, count, field.type))
+        elif field.name == "phase":
+            columns.append(_constant(Phase.RUN.value, count, field.type))
         elif field.name == "worker":
             columns.append(_constant(-1, count, field.type))
         else:

@@ -81,8 +81,7 @@ class Connection(asyncio.Protocol):
         self._head_bytes = self._bytes_read = 0
         exchange.connection_reused = self.num_exchanges > 0
         self.num_exchanges += 1
-        if exchange.sent_ns is None:
-            exchange.sent_ns = exchange.last_event_ns = self._now_ns()
+        exchange.on_sent(self._now_ns())
         self._transport.write(request)
 
     def abort(self) -> None:

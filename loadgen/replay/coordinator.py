@@ -16,6 +16,7 @@ import pyarrow as pa
 
 from loadgen.errors import RunError
 from loadgen.replay.clock import RunClock, clock_starting_in
+from loadgen.replay.failure_watch import FailureWatch
 from loadgen.replay.worker import Progress
 from loadgen.replay.worker_process import Done, Ready, Start, Stop, WorkerTask, worker_main
 
@@ -44,14 +45,16 @@ class Probe(Protocol):
 class Ending:
     """How a run ended.
 
-    signal_name: of the signal that ended it early, or None. lost: workers that died before they were done.
-    workers: health of each worker that was done. run_end_ns: on the run's clock.
+    signal_name: of the signal that ended it early, or None. gave_up: why nothing more was sent, or None.
+    lost: workers that died before they were done. workers: health of each worker that was done.
+    run_end_ns: on the run's clock.
     """
 
     signal_name: str | None
     lost: tuple[int, ...]
     workers: tuple[dict[str, Any], ...]
     run_end_ns: int
+    gave_up: str | None = None
 
 
 async def run_workers(
@@ -59,14 +62,16 @@ async def run_workers(
     on_start: Callable[[int, int], None],
     on_progress: Callable[[Progress], None],
     probes: Sequence[Probe] = (),
+    abort_after_s: float | None = None,
 ) -> Ending:
     """Run all tasks to their end, with one agreed start.
 
     on_start(unix ns, monotonic ns of the start) is called just before it. The first SIGINT or SIGTERM ends the
     run early and keeps everything; a second one leaves at once (KeyboardInterrupt), with what the journal has.
+    abort_after_s: so long nothing but failures ends it early, too.
     Raises RunError if a worker dies before the start.
     """
-    crew = _Crew(tasks, on_progress)
+    crew = _Crew(tasks, on_progress, FailureWatch(abort_after_s))
     with _Signals(crew) as signals:
         try:
             await crew.ready()
@@ -88,6 +93,7 @@ async def run_workers(
                     for worker, done in sorted(crew.finished.items())
                 ),
                 run_end_ns=clock.now_ns(),
+                gave_up=crew.gave_up,
             )
         finally:
             crew.dismiss()
@@ -96,8 +102,12 @@ async def run_workers(
 class _Crew:
     """The worker processes and what they have said."""
 
-    def __init__(self, tasks: Sequence[WorkerTask], on_progress: Callable[[Progress], None]) -> None:
+    def __init__(
+        self, tasks: Sequence[WorkerTask], on_progress: Callable[[Progress], None], watch: FailureWatch
+    ) -> None:
         self._on_progress = on_progress
+        self._watch = watch
+        self.gave_up: str | None = None
         self._ready: set[int] = set()
         self.finished: dict[int, Done] = {}
         self.lost: set[int] = set()
@@ -181,6 +191,10 @@ class _Crew:
             return
         if isinstance(said, Progress):
             self._on_progress(said)
+            reason = self._watch.observe(said.worker, said.elapsed_ns / 1e9, said.outcomes)
+            if reason is not None and self.gave_up is None:
+                self.gave_up = reason
+                self.stop()
             return
         if isinstance(said, Ready):
             self._ready.add(worker)

@@ -14,7 +14,7 @@ import orjson
 from loadgen.replay.dialects.dialect import TOLD_ANSWER, Dialect, Framing, Part, Told
 from loadgen.replay.dialects.failure import MAX_ERROR_CHARS, message_of, plain_text
 from loadgen.replay.lines import LineScanner
-from loadgen.replay.request_record import SERVER_STAGES, Outcome
+from loadgen.replay.request_record import SERVER_STAGES, Outcome, Phase
 from loadgen.replay.sse import SseScanner
 
 # A whole answer (or an unfinished event) beyond this is no answer of an inference server.
@@ -25,6 +25,9 @@ _MAX_TOKENS = 2**31 - 1
 _MAX_MOMENT = 2**62
 
 _REJECTED = frozenset({429, 503})
+_MOMENTS = (
+    "dispatched_ns", "sent_ns", "headers_ns", "first_byte_ns", "first_answer_token_ns", "last_token_ns", "end_ns",
+)  # fmt: skip
 # What the operating system says when this machine, not the target, has run out of something.
 _OWN_LIMITS = frozenset({errno.EMFILE, errno.ENFILE, errno.EADDRNOTAVAIL, errno.ENOBUFS, errno.ENOMEM})
 
@@ -46,6 +49,7 @@ class Exchange:
         "_read_event",
         "_reader",
         "_scanner",
+        "attempt_sent_ns",
         "connection_reused",
         "dispatched_ns",
         "end_ns",
@@ -60,16 +64,20 @@ class Exchange:
         "last_token_ns",
         "num_coalesced",
         "num_reconnects",
+        "num_retries",
         "outcome",
         "output_tokens",
+        "phase",
         "planned_ns",
         "prompt_tokens",
+        "released_ns",
         "retry_after_s",
         "sent_ns",
         "server_metrics",
         "status_code",
         "stream",
         "token_ns",
+        "warmup_copy",
     )
 
     def __init__(self, index: int, planned_ns: int, dialect: Dialect, *, stream: bool) -> None:
@@ -78,7 +86,21 @@ class Exchange:
         self.stream = stream
         self._dialect = dialect
         self.dispatched_ns: int | None = None
+        self.released_ns: int | None = None
         self.sent_ns: int | None = None
+        self.num_retries = 0
+        self.retry_after_s: float | None = None
+        self.phase = Phase.RUN
+        self.warmup_copy = 0  # of a warm-up's record, where the run's has its copy
+        self.connection_reused: bool | None = None
+        self.held_payload: bytes | None = (
+            None  # while something of ours keeps it waiting, or may send it again
+        )
+        self._begin()
+
+    def _begin(self) -> None:
+        """What each attempt begins with."""
+        self.attempt_sent_ns: int | None = None
         self.headers_ns: int | None = None
         self.first_byte_ns: int | None = None
         self.first_answer_token_ns: int | None = None
@@ -88,24 +110,42 @@ class Exchange:
         self.outcome: Outcome | None = None
         self.error: str | None = None
         self.status_code: int | None = None
-        self.retry_after_s: float | None = None
         self.finish_reason: str | None = None
         self.prompt_tokens: int | None = None
         self.output_tokens: int | None = None
         self.token_ns: list[int] = []
         self.num_coalesced = 0
         self.num_reconnects = 0
-        self.connection_reused: bool | None = None
         self.server_metrics: dict[str, Any] | None = None
-        self.held_payload: bytes | None = None  # while a cap on requests in flight keeps it waiting
         self._has_finish = False
         self._is_event_stream = False
         self._last_read_ns = -1
-        self._scanner = LineScanner() if dialect.framing is Framing.LINES else SseScanner()
-        self._reader = dialect.reader()
+        self._scanner = LineScanner() if self._dialect.framing is Framing.LINES else SseScanner()
+        self._reader = self._dialect.reader()
         self._read_event = self._reader.event
         self._decoder: Any = None
         self._body: list[bytes] = []
+
+    def on_sent(self, now_ns: int) -> None:
+        """The first byte goes to a socket now. The first time counts; limits count from the attempt's."""
+        if self.attempt_sent_ns is None:
+            self.attempt_sent_ns = self.last_event_ns = now_ns
+            if self.sent_ns is None:
+                self.sent_ns = now_ns
+
+    def retry(self) -> None:
+        """Forget the answer that was a rejection; the request is to be sent again."""
+        self.num_retries += 1
+        self._begin()
+
+    def shift(self, by_ns: int) -> None:
+        """Move all moments to another clock's zero."""
+        self.planned_ns += by_ns
+        self.token_ns = [moment_ns + by_ns for moment_ns in self.token_ns]
+        for name in _MOMENTS:
+            moment_ns = getattr(self, name)
+            if moment_ns is not None:
+                setattr(self, name, moment_ns + by_ns)
 
     def on_headers(self, status_code: int, headers: dict[bytes, bytes], now_ns: int) -> None:
         """The head of the answer is complete. headers: names in lower case."""

@@ -63,7 +63,8 @@ class HttpxTransport:
         )
 
     def dispatch(self, exchange: Exchange, request: bytes) -> None:
-        exchange.dispatched_ns = self._now_ns()
+        if exchange.dispatched_ns is None:
+            exchange.dispatched_ns = self._now_ns()
         task = self._loop.create_task(self._carry(exchange, request))
         self._running[task] = exchange
         task.add_done_callback(self._running.pop)
@@ -126,8 +127,7 @@ class HttpxTransport:
         async def on_trace(event: str, _: dict[str, Any]) -> None:
             if event.endswith("send_request_headers.started") and event.startswith("http"):
                 exchange.connection_reused = not attempt.has_connected
-                if exchange.sent_ns is None:
-                    exchange.sent_ns = exchange.last_event_ns = self._now_ns()
+                exchange.on_sent(self._now_ns())
 
         response = await self._pool.handle_async_request(
             _request_of(

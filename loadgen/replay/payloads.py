@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import pyarrow as pa
@@ -23,7 +23,7 @@ class Asking:
 
     run_id: begins each X-Request-Id, which ends in -<trace_row>-<copy>. stream: True or False for all, None
     as the trace says (a stream where it does not). force_length: ask for exactly the planned answer length.
-    template: of the endpoint type generic.
+    template: of the endpoint type generic. grow_sessions: a turn's prompt begins with that of the turn before.
     """
 
     endpoint_type: str
@@ -32,6 +32,7 @@ class Asking:
     stream: bool | None = None
     force_length: bool = False
     template: Template | None = None
+    grow_sessions: bool = False
 
 
 class Payloads:
@@ -54,6 +55,9 @@ class Payloads:
         self._output_tokens = _answer_limits(share)
         fixed_stream = dialect.fixed_stream
         self._stream = _streams(share, asking.stream if fixed_stream is None else fixed_stream)
+        self._keys = _prompt_keys(
+            share, self._input_chars, self._trace_row, self._copy, grow_sessions=asking.grow_sessions
+        )
         self._next_built = 0
         self._ready: deque[bytes] = deque()
         self._ready_bytes = 0
@@ -75,30 +79,63 @@ class Payloads:
         while self._next_built < self._num_requests and self._ready_bytes < _AHEAD_BYTES and may_go_on():
             self._build_one()
 
+    def warmup(self, number: int) -> bytes:
+        """The bytes of a request before the start: of some row's lengths, with a prompt that no row has."""
+        again, index = divmod(number, self._num_requests)
+        row = self._trace_row[index]
+        return self._payload(index, -2 * ((row << 16) + again) - 2, (), f"warmup-{row}-{again}")
+
     def _build_one(self) -> None:
         index = self._next_built
+        name = f"{self._trace_row[index]}-{self._copy[index]}"
+        payload = self._payload(index, self._keys[index], self._blocks[index].as_py() or (), name)
+        self._ready.append(payload)
+        self._ready_bytes += len(payload)
+        self._next_built = index + 1
+
+    def _payload(self, index: int, prompt_key: int, blocks: Sequence[int], name: str) -> bytes:
         ask = Ask(
             model=self._asking.model,
-            prompt=self._prompts.text(
-                (self._trace_row[index] << 16) + self._copy[index],
-                self._input_chars[index],
-                self._blocks[index].as_py() or (),
-            ),
+            prompt=self._prompts.text(prompt_key, self._input_chars[index], blocks),
             output_tokens=self._output_tokens[index],
             stream=self._stream[index],
             force_length=self._asking.force_length,
         )
         body = self._dialect.body(ask)
-        request_id = f"{self._asking.run_id}-{self._trace_row[index]}-{self._copy[index]}"
-        payload = b"%bX-Request-Id: %b\r\nContent-Length: %d\r\n\r\n%b" % (
+        return b"%bX-Request-Id: %b\r\nContent-Length: %d\r\n\r\n%b" % (
             self._heads[ask.stream],
-            request_id.encode(),
+            f"{self._asking.run_id}-{name}".encode(),
             len(body),
             body,
         )
-        self._ready.append(payload)
-        self._ready_bytes += len(payload)
-        self._next_built = index + 1
+
+
+def _prompt_keys(
+    share: pa.Table,
+    chars: Sequence[int],
+    trace_row: Sequence[int],
+    copy: Sequence[int],
+    *,
+    grow_sessions: bool,
+) -> list[int]:
+    """The key of each row's prompt: its own, or its session's while that grows from turn to turn.
+
+    Texts of one key begin alike, so that a turn's prompt holds the one of the turn before, as a conversation's
+    does. A turn that is no longer than the one before is none that goes on from it.
+    """
+    keys = [(row << 16) + number for row, number in zip(trace_row, copy, strict=True)]
+    if not grow_sessions:
+        return keys
+    longest: dict[int, int] = {}
+    sessions = share.column("session").to_pylist()
+    for index, session in enumerate(sessions):
+        if session is None:
+            continue
+        key = -2 * ((session << 16) + copy[index]) - 1
+        if chars[index] > longest.get(key, 0):
+            longest[key] = chars[index]
+            keys[index] = key
+    return keys
 
 
 def _streams(share: pa.Table, stream: bool | None) -> list[bool]:

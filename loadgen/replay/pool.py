@@ -41,7 +41,8 @@ class ConnectionPool:
 
     def dispatch(self, exchange: Exchange, request: bytes) -> None:
         """Send `request` now on a kept connection, or as soon as a new one is open."""
-        exchange.dispatched_ns = self._now_ns()
+        if exchange.dispatched_ns is None:
+            exchange.dispatched_ns = self._now_ns()
         while self._idle:
             connection = self._idle.pop()  # the one used last: the least likely to have been closed
             if connection.is_open:

@@ -10,7 +10,7 @@ import numpy as np
 import pyarrow as pa
 
 from loadgen.replay.exchange import Exchange
-from loadgen.replay.request_record import SCHEMA
+from loadgen.replay.request_record import SCHEMA, Phase
 
 # Columns that an exchange holds under the same name.
 _SAME_NAME = (
@@ -29,6 +29,9 @@ _SAME_NAME = (
     "retry_after_s",
     "connection_reused",
     "num_reconnects",
+    "num_retries",
+    "released_ns",
+    "phase",
 )
 # Columns that a record takes from its planned request.
 _FROM_SCHEDULE = {
@@ -90,7 +93,8 @@ def _values(  # noqa: PLR0911  # one return a column
     if name in _SAME_NAME:
         return [getattr(exchange, name) for exchange in ended]
     if name in _FROM_SCHEDULE:
-        return rows.column(_FROM_SCHEDULE[name])
+        column = rows.column(_FROM_SCHEDULE[name])
+        return _with_warmup(name, column, ended) if name in ("copy", "window") else column
     if name.startswith("server_"):
         key = name.removeprefix("server_")
         return None if told is None else [facts.get(key) for facts in told]
@@ -112,6 +116,18 @@ def _values(  # noqa: PLR0911  # one return a column
         case _:
             assert name == "worker", name
             return [worker] * len(ended)
+
+
+def _with_warmup(name: str, column: pa.ChunkedArray, ended: Sequence[Exchange]) -> Any:
+    """A warm-up has the lengths of a planned request, but is not that: copy and window are its own."""
+    if all(exchange.phase is Phase.RUN for exchange in ended):
+        return column
+    return [
+        planned
+        if exchange.phase is Phase.RUN
+        else (exchange.warmup_copy if name == "copy" else Phase.WARMUP.value)
+        for exchange, planned in zip(ended, column.to_pylist(), strict=True)
+    ]
 
 
 def _array(values: Any, field: pa.Field, count: int) -> pa.Array:

@@ -30,12 +30,20 @@ class Outcome(StrEnum):
     NOT_SENT = "not_sent"
 
 
+class Phase(StrEnum):
+    """Which part of a run a request belongs to."""
+
+    RUN = "run"
+    WARMUP = "warmup"  # sent before the start; in no figure
+
+
 # Outcomes whose cause is on our side: they never count against the target.
 OWN_FAULTS = frozenset({Outcome.CLIENT_ERROR, Outcome.NOT_SENT})
 # Neither a success nor a failure of the target.
 UNDECIDED = frozenset({Outcome.UNFINISHED})
 
-# Record file format. Version 1 (2026-12).
+# Record file format. Version 1 (2026-12). Columns that may be null come and go within a version: readers add
+# those that a file lacks.
 FORMAT_VERSION = 1
 
 # Moments of the server, in microseconds from its receipt of the request, in the order they happen.
@@ -84,6 +92,9 @@ SCHEMA = pa.schema(
         pa.field("retry_after_s", pa.float32()),  # what a rejecting server asked for
         pa.field("connection_reused", pa.bool_()),
         pa.field("num_reconnects", pa.int8()),  # fresh connections after a kept one died unanswered
+        pa.field("num_retries", pa.int8()),  # sent again after a rejection, as asked
+        pa.field("released_ns", pa.int64()),  # the former turn of its session had ended; null: no wait for it
+        pa.field("phase", _NAME),  # run or warmup
         pa.field("worker", pa.int16(), nullable=False),
         pa.field("server_recv_unix_ns", pa.int64()),  # when the server, by its own clock, had the request
         *(pa.field(f"server_{stage}_us", pa.int64()) for stage in SERVER_STAGES),

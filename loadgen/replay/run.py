@@ -26,6 +26,7 @@ from loadgen.replay.payloads import Asking
 from loadgen.replay.run_folder import RunFolder, RunStatus
 from loadgen.replay.secrets import shown_proxy
 from loadgen.replay.share import share_of
+from loadgen.replay.warmup import warmup_facts, warmup_of, without_warmup
 from loadgen.replay.worker import Progress, WorkerSettings
 from loadgen.replay.worker_process import WorkerTask
 
@@ -36,6 +37,7 @@ class Run:
 
     command: the command line that asked for it, and options: as given; both without secrets.
     target_facts: what the target says of itself.
+    num_warmup: requests before the start, of all workers. abort_after_s: of nothing but failures; None never.
     """
 
     name: str
@@ -48,6 +50,8 @@ class Run:
     asking: Asking
     prompts: PromptMaker
     num_workers: int = 1
+    num_warmup: int = 0
+    abort_after_s: float | None = None
     target_facts: dict[str, Any] | None = None
     command: tuple[str, ...] = ()
     options: dict[str, Any] = field(default_factory=dict)
@@ -71,7 +75,7 @@ def execute(
         WorkerTask(
             worker=worker,
             share=share_of(run.schedule.table, worker, run.num_workers),
-            settings=run.settings,
+            settings=replace(run.settings, num_warmup=len(range(worker, run.num_warmup, run.num_workers))),
             asking=replace(run.asking, run_id=folder.path.name),
             prompts=run.prompts,
             journal_path=folder.journal_path(worker),
@@ -84,7 +88,7 @@ def execute(
         folder.write_facts(facts)
 
     try:
-        ending = asyncio.run(run_workers(tasks, on_start, on_progress, probes))
+        ending = asyncio.run(run_workers(tasks, on_start, on_progress, probes, run.abort_after_s))
     except KeyboardInterrupt:
         facts.update(status=RunStatus.INTERRUPTED, exit_reason="stopped twice")
         folder.write_facts(facts)
@@ -101,8 +105,12 @@ def _finish(
     run: Run, folder: RunFolder, facts: dict[str, Any], ending: Ending, probes: Sequence[Probe]
 ) -> None:
     because = "a worker was lost" if ending.lost else "the run ended before"
+    records = folder.read_journal()
+    warmup = warmup_of(records)
+    if warmup.num_rows:
+        folder.write_warmup(warmup)
     folder.write_requests(
-        complete_records(folder.read_requests(), run.schedule.table, missing_because=because)
+        complete_records(without_warmup(records), run.schedule.table, missing_because=because)
     )
     warnings = [f"worker {worker} died; what it had in flight is not known" for worker in ending.lost]
     tables = [probe.table() for probe in probes]
@@ -112,16 +120,23 @@ def _finish(
         with replacing(folder.telemetry_path) as aside:
             pq.write_table(pa.concat_tables(tables), aside, compression="zstd")
     facts.update(
-        status=RunStatus.INTERRUPTED if ending.signal_name else RunStatus.COMPLETE,
-        exit_reason=ending.signal_name,
+        status=_status(ending),
+        exit_reason=ending.signal_name or ending.gave_up,
         ended_utc=datetime.now(UTC).isoformat(timespec="seconds"),
         run_end_ns=ending.run_end_ns,
+        warmup=warmup_facts(warmup),
         generator={"workers": list(ending.workers), "lost": list(ending.lost)},
         warnings=warnings,
     )
     folder.write_facts(facts)
     # Every record is in requests.parquet now.
     shutil.rmtree(folder.path / "journal")
+
+
+def _status(ending: Ending) -> RunStatus:
+    if ending.signal_name:
+        return RunStatus.INTERRUPTED
+    return RunStatus.FAILED if ending.gave_up else RunStatus.COMPLETE
 
 
 def _facts(run: Run, folder: RunFolder, started: datetime) -> dict[str, Any]:
@@ -151,6 +166,7 @@ def _facts(run: Run, folder: RunFolder, started: datetime) -> dict[str, Any]:
         },
         "versions": {"loadgen": loadgen.__version__, "python": platform.python_version()},
         "host": {"platform": sys.platform, "machine": platform.machine(), "cpu_count": os.cpu_count()},
+        "warmup": None,
         "generator": None,
         "warnings": [],
     }

@@ -19,6 +19,7 @@ from loadgen.atomic_file import replacing, write_text
 from loadgen.errors import RunError
 from loadgen.plan.schedule import Schedule, read_schedule, write_schedule
 from loadgen.replay.request_record import SCHEMA
+from loadgen.replay.warmup import without_warmup
 
 # Run folder format. Version 1 (2026-12). A reader refuses a newer version.
 FORMAT_VERSION = 1
@@ -28,7 +29,7 @@ class RunStatus(StrEnum):
     RUNNING = "running"  # also what a killed run leaves behind
     COMPLETE = "complete"
     INTERRUPTED = "interrupted"
-    FAILED = "failed"  # stopped before its end by an error of set-up
+    FAILED = "failed"  # stopped before its end by an error of set-up, or since nothing succeeded
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,6 +66,10 @@ class RunFolder:
     @property
     def requests_path(self) -> Path:
         return self.path / "requests.parquet"
+
+    @property
+    def warmup_path(self) -> Path:
+        return self.path / "warmup.parquet"
 
     @property
     def telemetry_path(self) -> Path:
@@ -105,14 +110,30 @@ class RunFolder:
         with replacing(self.requests_path) as aside:
             pq.write_table(records, aside, compression="zstd")
 
+    def write_warmup(self, records: pa.Table) -> None:
+        with replacing(self.warmup_path) as aside:
+            pq.write_table(records, aside, compression="zstd")
+
     def read_requests(self) -> pa.Table:
         """Records of the run, from requests.parquet, or from the journal of a run that was killed."""
         if self.requests_path.is_file():
             try:
-                return pq.read_table(self.requests_path).cast(SCHEMA)
+                return _with_all_columns(pq.read_table(self.requests_path)).cast(SCHEMA)
             except (OSError, ValueError, pa.ArrowException) as exc:
                 raise RunError(f"{self.requests_path}: cannot be read ({exc})".splitlines()[0]) from exc
+        return without_warmup(self.read_journal())
+
+    def read_journal(self) -> pa.Table:
+        """All records of a run that is not complete, its warm-up with them."""
         return read_journal(sorted((self.path / "journal").glob("*.arrows")))
+
+
+def _with_all_columns(table: pa.Table) -> pa.Table:
+    """The table with those columns that may be null and that it lacks, as nulls."""
+    for field in SCHEMA:
+        if field.nullable and field.name not in table.column_names:
+            table = table.append_column(field, pa.nulls(table.num_rows, field.type))
+    return table.select(SCHEMA.names)
 
 
 def read_journal(paths: Iterable[Path]) -> pa.Table:

@@ -123,7 +123,7 @@ class Timeouts:
     """How long to wait, in seconds, each counted for itself; None waits for ever.
 
     connect_s: to open a connection. first_token_s: from the send. gap_s: between two reads after the first
-    token. total_s: from the send to the end.
+    token. total_s: from the send to the end. A retry has each of them anew.
     """
 
     connect_s: float = 10.0
@@ -133,9 +133,9 @@ class Timeouts:
 
     def exceeded(self, exchange: Exchange, now_ns: int) -> Outcome | None:
         """Which limit an open exchange has passed, if any."""
-        if exchange.sent_ns is None or exchange.last_event_ns is None:
+        if exchange.attempt_sent_ns is None or exchange.last_event_ns is None:
             return None
-        since_sent_s = (now_ns - exchange.sent_ns) / 1e9
+        since_sent_s = (now_ns - exchange.attempt_sent_ns) / 1e9
         if self.total_s is not None and since_sent_s > self.total_s:
             return Outcome.TIMEOUT_TOTAL
         if not exchange.token_ns:

@@ -23,7 +23,8 @@ from loadgen.replay.httpx_transport import HttpxTransport
 from loadgen.replay.payloads import Payloads
 from loadgen.replay.pool import ConnectionPool
 from loadgen.replay.record_batch import drained, record_batch, record_batch_in_steps
-from loadgen.replay.request_record import Outcome
+from loadgen.replay.request_record import Outcome, Phase
+from loadgen.replay.retry import RetryPolicy
 from loadgen.replay.target import Target, Timeouts
 from loadgen.replay.timer import make_timer
 from loadgen.replay.transport import Transport
@@ -41,6 +42,8 @@ class WorkerSettings:
     max_concurrency: cap on requests in flight; None (an open loop) unless asked for.
     realtime: run before ordinary processes, where the system permits it.
     drain_s: how long after the last planned send to wait for answers.
+    retries: of rejected requests. sessions_wait: a turn of a session leaves when the one before has ended.
+    num_warmup: requests before the start, one after another, in each worker.
     warm_connections: opened before the start. transport: one of TRANSPORT_NAMES. secrets: never written down.
     """
 
@@ -51,6 +54,9 @@ class WorkerSettings:
     warm_connections: int = 8
     realtime: bool = False
     transport: str = "fast"
+    retries: RetryPolicy = field(default_factory=RetryPolicy)
+    sessions_wait: bool = False
+    num_warmup: int = 0
     secrets: tuple[str, ...] = field(default=(), repr=False)
 
     def redact(self, text: str) -> str:
@@ -101,6 +107,12 @@ class Worker:
         self._planned_ns: list[int] = share.column("planned_ns").to_pylist()
         self._next = 0
         self._waiting: deque[Exchange] = deque()  # for a slot below max_concurrency
+        self._retrying: dict[Exchange, asyncio.TimerHandle] = {}
+        # Of each session whose turn is on its way, the turns that wait for it. An extra copy is another session.
+        self._turns: dict[int, deque[Exchange]] = {}
+        self._session: list[int | None] = _sessions(share) if settings.sessions_wait else []
+        self._warmup: list[Exchange] = []
+        self._warmup_ended: asyncio.Future[None] | None = None
         self._num_in_flight = 0
         self._num_sent = 0
         self._ended: list[Exchange] = []
@@ -121,9 +133,34 @@ class Worker:
         )
         await self._pool.warm(min(self._settings.warm_connections, len(self._planned_ns)))
 
+    async def warm_up(self) -> None:
+        """Send the warm-up, one request after another, and wait for its end. Ends early on `stop`."""
+        loop = asyncio.get_running_loop()
+        sweeper = loop.create_task(self._sweep_forever())
+        for number in range(self._settings.num_warmup):
+            if self._is_stopping:
+                break
+            index = number % len(self._planned_ns)
+            exchange = Exchange(index, self._now_ns(), self._dialect, stream=self._payloads.stream_of(index))
+            exchange.phase = Phase.WARMUP
+            exchange.warmup_copy = -1 - number // len(self._planned_ns)
+            self._warmup_ended = loop.create_future()
+            self._pool.dispatch(exchange, self._payloads.warmup(number))
+            await self._warmup_ended
+        sweeper.cancel()
+        await asyncio.gather(sweeper, return_exceptions=True)
+
+    async def _sweep_forever(self) -> None:
+        while True:
+            await asyncio.sleep(self._settings.timeouts.sweep_every_s)
+            self._pool.sweep()
+
     async def run(self, clock: RunClock) -> Health:
         """Send everything, wait for the answers, return how this process fared. Ends early on `stop`."""
         self._clock = clock
+        for exchange in self._warmup:
+            exchange.shift(-clock.start_monotonic_ns)
+        self._ended += self._warmup
         loop = asyncio.get_running_loop()
         # What exists now lives as long as the run; collections need not look at it again. Exchanges hold no
         # cycles, so collecting waits for moments without a send due (see _tick).
@@ -161,8 +198,16 @@ class Worker:
             return
         self._is_stopping = True
         self._pool.stop_all(Outcome.UNFINISHED)
+        for exchange, handle in self._retrying.items():
+            handle.cancel()
+            self._end(exchange)  # rejected: the retry it waited for does not come
+        self._retrying.clear()
         while self._waiting:
             self._give_up(self._waiting.popleft())
+        for turns in self._turns.values():
+            for exchange in turns:
+                self._give_up(exchange)
+        self._turns.clear()
         while self._next < len(self._planned_ns):
             self._give_up(self._new_exchange())
         self._finished.set()
@@ -190,12 +235,9 @@ class Worker:
             exchange = self._new_exchange()
             # Taken in order even where a cap delays the send, so that payloads keep their request.
             payload = self._payloads.take()
-            cap = self._settings.max_concurrency
-            if cap is not None and self._num_in_flight >= cap:
-                exchange.held_payload = payload
-                self._waiting.append(exchange)
-            else:
-                self._dispatch(exchange, payload)
+            if self._session and self._waits_for_its_turn(exchange, payload, now_ns):
+                continue
+            self._dispatch_or_wait(exchange, payload)
         self._arm()
         self._build_ahead()
 
@@ -204,35 +246,107 @@ class Worker:
         self._next = index + 1
         return Exchange(index, self._planned_ns[index], self._dialect, stream=self._payloads.stream_of(index))
 
+    def _waits_for_its_turn(self, exchange: Exchange, payload: bytes, now_ns: int) -> bool:
+        """Whether a former turn of its session is on its way; then the exchange is queued behind that."""
+        session = self._session[exchange.index]
+        if session is None:
+            return False
+        turns = self._turns.get(session)
+        if turns is None:
+            self._turns[session] = deque()
+            return False
+        # Taken up in time: what follows is the conversation's wait, not our lateness.
+        exchange.dispatched_ns = now_ns
+        exchange.held_payload = payload
+        turns.append(exchange)
+        return True
+
+    def _release_next_turn(self, ended: Exchange) -> None:
+        session = self._session[ended.index]
+        if session is None or self._is_stopping:
+            return
+        turns = self._turns[session]
+        if not turns:
+            del self._turns[session]
+            return
+        # After a failure, too: which load is sent must not depend on how the target fares.
+        following = turns.popleft()
+        following.released_ns = self._clock.now_ns()
+        self._dispatch_held(following)
+
+    def _dispatch_held(self, exchange: Exchange) -> None:
+        payload, exchange.held_payload = exchange.held_payload, None
+        assert payload is not None
+        self._dispatch_or_wait(exchange, payload)
+
+    def _dispatch_or_wait(self, exchange: Exchange, payload: bytes) -> None:
+        cap = self._settings.max_concurrency
+        if cap is not None and self._num_in_flight >= cap:
+            exchange.held_payload = payload
+            self._waiting.append(exchange)
+        else:
+            self._dispatch(exchange, payload)
+
     def _dispatch(self, exchange: Exchange, payload: bytes) -> None:
+        if self._settings.retries.max_retries:
+            exchange.held_payload = payload
         self._num_in_flight += 1
-        self._num_sent += 1
+        self._num_sent += exchange.num_retries == 0
         self._pool.dispatch(exchange, payload)
         assert exchange.dispatched_ns is not None
         self._lateness_max_ns = max(self._lateness_max_ns, exchange.dispatched_ns - exchange.planned_ns)
 
     def _exchange_ended(self, exchange: Exchange) -> None:
+        if exchange.phase is Phase.WARMUP:
+            self._warmup.append(exchange)
+            assert self._warmup_ended is not None
+            self._warmup_ended.set_result(None)
+            return
         self._num_in_flight -= 1
+        if not (exchange.outcome is Outcome.REJECTED and self._will_retry(exchange)):
+            exchange.held_payload = None
+            self._end(exchange)
+            if self._session:
+                self._release_next_turn(exchange)
+        cap = self._settings.max_concurrency
+        while self._waiting and not self._is_stopping and (cap is None or self._num_in_flight < cap):
+            self._dispatch_held(self._waiting.popleft())
+        if self._is_done():
+            self._finished.set()
+
+    def _will_retry(self, exchange: Exchange) -> bool:
+        """Plan the next attempt of a rejected exchange, if there is to be one."""
+        wait_s = self._settings.retries.wait_s(exchange.num_retries, exchange.retry_after_s)
+        if wait_s is None or self._is_stopping:
+            return False
+        loop = asyncio.get_running_loop()
+        self._retrying[exchange] = loop.call_later(wait_s, self._retry, exchange)
+        return True
+
+    def _retry(self, exchange: Exchange) -> None:
+        del self._retrying[exchange]
+        exchange.retry()
+        self._dispatch_held(exchange)
+
+    def _end(self, exchange: Exchange) -> None:
         assert exchange.outcome is not None
         self._outcomes[exchange.outcome] += 1
         self._ended.append(exchange)
         if exchange.outcome is Outcome.OK and exchange.last_token_ns is not None:
             ttft_s = (exchange.token_ns[0] - exchange.planned_ns) / 1e9 if exchange.token_ns else None
             self._recent.append(((exchange.last_token_ns - exchange.planned_ns) / 1e9, ttft_s))
-        if self._waiting and not self._is_stopping:
-            waiting = self._waiting.popleft()
-            payload, waiting.held_payload = waiting.held_payload, None
-            assert payload is not None
-            self._dispatch(waiting, payload)
-        if self._is_done():
-            self._finished.set()
 
     def _is_done(self) -> bool:
-        return self._next == len(self._planned_ns) and not self._waiting and self._num_in_flight == 0
+        return (
+            self._next == len(self._planned_ns)
+            and not self._waiting
+            and not self._retrying
+            and self._num_in_flight == 0
+        )
 
     def _give_up(self, exchange: Exchange) -> None:
         exchange.stop(Outcome.NOT_SENT, self._clock.now_ns())
-        exchange.end_ns = None
+        exchange.end_ns = exchange.dispatched_ns = None
         self._outcomes[Outcome.NOT_SENT] += 1
         self._ended.append(exchange)
 
@@ -301,3 +415,13 @@ class Worker:
                 lateness_max_s=self._lateness_max_ns / 1e9,
             )
         )
+
+
+def _sessions(share: pa.Table) -> list[int | None]:
+    """The session of each row, as one number; an extra copy of a request is in a session of its own."""
+    return [
+        None if session is None else (session << 16) + copy
+        for session, copy in zip(
+            share.column("session").to_pylist(), share.column("copy").to_pylist(), strict=True
+        )
+    ]

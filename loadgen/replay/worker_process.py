@@ -111,13 +111,13 @@ async def _work(task: WorkerTask, pipe: Pipe) -> None:
         if isinstance(command, Start) and not start.done():
             start.set_result(RunClock(command.start_monotonic_ns))
         elif isinstance(command, Stop):
-            if start.done():
-                worker.stop()
-            else:
+            worker.stop()
+            if not start.done():
                 start.set_result(None)
 
     await worker.prepare()
     loop.add_reader(pipe.fileno(), on_command)
+    await worker.warm_up()
     pipe.send(Ready(task.worker))
     clock = await start
     if clock is not None:
