@@ -29,7 +29,7 @@ from loadgen.trace.trace import Trace, TraceMetadata
 
 BASE = "--policy continuous --max-batch-size 8 --step-delay-ms 20"
 WINDOW = "--policy fixed-window --window-ms {} --max-batch-size 8 --step-delay-ms 5"
-RUN_S, REQUESTS = 2.0, 54
+RUN_S, REQUESTS = 4.0, 108
 LOADGEN = [sys.executable, "-m", "loadgen"]
 
 
@@ -148,13 +148,15 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n", maxsplit=1)[0])
     parser.add_argument("--same", type=int, default=20, help="experiments with nothing changed")
     parser.add_argument("--changed", type=int, default=10, help="experiments of each planted change")
-    parser.add_argument("--max-pairs", type=int, default=10)
+    parser.add_argument("--max-pairs", type=int, default=16)
+    parser.add_argument("--only", default="", help="kinds whose name holds this")
     parser.add_argument("--write", type=Path, help="write the table here, as Markdown")
     given = parser.parse_args()
     started_s = time.monotonic()
     kinds = [(SAME, given.same), *((kind, given.changed) for kind in CHANGES)]
+    kinds = [(kind, count) for kind, count in kinds if count and given.only in kind.name]
     with tempfile.TemporaryDirectory(prefix="loadgen-") as name:
-        rows = table([(kind, count) for kind, count in kinds if count], given.max_pairs, Path(name))
+        rows = table(kinds, given.max_pairs, Path(name))
     page = PAGE.format(
         same=given.same,
         changed=given.changed,

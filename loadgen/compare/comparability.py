@@ -114,4 +114,9 @@ def _is_volatile(name: str) -> bool:
 
 
 def _shown(value: Any) -> str:
-    return "none" if value is None or value == [] else str(value)
+    return "none" if value is None or value == [] else printable(str(value))
+
+
+def printable(text: str) -> str:
+    """What a target says of itself, without anything that moves a cursor or breaks a line."""
+    return "".join(character if character.isprintable() else "?" for character in text)

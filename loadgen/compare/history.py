@@ -11,6 +11,7 @@ import numpy as np
 
 from loadgen.compare.cell import DECIDING, Cell
 from loadgen.compare.change_points import ChangePoint, change_points
+from loadgen.compare.comparability import printable
 from loadgen.compare.compared_run import ComparedRun, in_time, load_run
 from loadgen.errors import RunError
 from loadgen.report.figures import Distribution
@@ -122,7 +123,7 @@ def version_of(facts: dict[str, Any]) -> str:
     """What the target calls itself: its version, else its model."""
     target = facts.get("target") or {}
     told = target.get("facts") or {}
-    return str(told.get("version") or target.get("model") or "unknown")
+    return printable(str(told.get("version") or target.get("model") or "unknown"))
 
 
 def _group(runs: Sequence[ComparedRun], seed: int) -> Group:

@@ -89,7 +89,7 @@ def _where(comparison: Comparison, console: Console) -> None:
         return
     console.print()
     console.print(Text("where (mean latency of twins; says where, not whether):", style="bold"))
-    table = Table(box=None, padding=(0, 2, 0, 0), pad_edge=False)
+    table = Table(box=None, padding=(0, 2, 0, 0), pad_edge=False, show_header=False)
     for justify in ("left", "left", "right", "right", "right"):
         table.add_column(justify=justify)
     for kind, label, twins, values, change in words.part_words(comparison.parts):

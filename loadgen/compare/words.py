@@ -77,7 +77,7 @@ def method(comparison: Comparison) -> str:
     looks = f" and {terms.plan.max_looks} looks" if terms.plan.max_looks > 1 else ""
     return (
         f"false alarms {terms.plan.alpha * 100:.3g} % over {len(comparison.results)} figures{looks}; "
-        f"margin {terms.margin * 100:.3g} %, of shares {SHARE_MARGIN * 100:.3g} points"
+        f"margin {terms.margin * 100:.3g} %, of shares {SHARE_MARGIN * 100:.3g} point"
     )
 
 
