@@ -111,7 +111,7 @@ class Comparison:
     changed: tuple[Difference, ...]
     refused: tuple[Difference, ...]
     outcomes: tuple[dict[str, int], dict[str, int]]
-    twins: tuple[int, int]  # planned on both sides, and succeeded on both, over all pairs
+    twins: tuple[int, int]  # succeeded on either side, and on both, over all pairs
     parts: tuple[Part, ...]
     worst: tuple[Twin, ...]
     weak: tuple[str, ...]
@@ -189,7 +189,7 @@ class Comparison:
             "changed": [asdict(one) for one in self.changed],
             "refused_metrics": [asdict(one) for one in self.refused],
             "outcomes": {"base": self.outcomes[0], "candidate": self.outcomes[1]},
-            "twins": {"planned": self.twins[0], "succeeded_on_both": self.twins[1]},
+            "twins": {"succeeded_on_either": self.twins[0], "succeeded_on_both": self.twins[1]},
             "cells": [_cell_json(result) for result in self.results],
             "gates": [
                 {"gate": one.gate.text, "state": one.state, "cell": one.result.cell.text}
@@ -231,7 +231,7 @@ class Ledger:
         self._spans = Spans.of(windows, kinds)
         self._bounds = terms.bounds
         self.where: Whereabouts | None = None
-        self.twins_planned = 0
+        self.twins_either = 0
         self.twins_ok = 0
 
     def pair(
@@ -241,7 +241,7 @@ class Ledger:
         ours, theirs = twins(read_rows(base.folder), read_rows(candidate.folder))
         both_ok = ours.is_ok & theirs.is_ok
         if not is_noise:
-            self.twins_planned += int((ours.is_ok | theirs.is_ok).sum())
+            self.twins_either += int((ours.is_ok | theirs.is_ok).sum())
             self.twins_ok += int(both_ok.sum())
             self.where = self.where or Whereabouts(ours)
             self.where.add(ours, theirs, both_ok)
@@ -262,7 +262,7 @@ class Ledger:
                 )
             all_ok &= rows.is_ok
             any_ok |= rows.is_ok
-        self.twins_planned, self.twins_ok = int(any_ok.sum()), int(all_ok.sum())
+        self.twins_either, self.twins_ok = int(any_ok.sum()), int(all_ok.sum())
         ours, theirs = (
             [self._values(run, twins(first, read_rows(run.folder))[1], all_ok) for run in side]
             for side in (base, candidate)
@@ -407,7 +407,7 @@ def conclude(
         changed=tuple(differences(target_fields(base[0].facts), target_fields(candidate[0].facts))),
         refused=tuple(refused),
         outcomes=(_outcomes(base), _outcomes(candidate)),
-        twins=(ledger.twins_planned, ledger.twins_ok),
+        twins=(ledger.twins_either, ledger.twins_ok),
         parts=tuple(ledger.where.parts()) if ledger.where else (),
         worst=tuple(ledger.where.worst()) if ledger.where else (),
         weak=tuple(_weak(len(base), len(candidate), noise_pairs, terms, is_interleaved=is_interleaved)),
