@@ -13,6 +13,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from loadgen.record.findings import Findings
 from loadgen.record.formats.log_format import StampFacts
 from loadgen.record.line_batch import LineBatch
+from loadgen.record.matched_lines import matched_lines
 from loadgen.record.request_batch import RequestBatch, RequestRows
 from loadgen.record.request_filter import RequestFilter
 from loadgen.record.settings import RecordSettings
@@ -45,17 +46,9 @@ class AlbFormat:
         findings.assume(self._filter.description)
         rows = RequestRows(_COLUMNS)
         for batch in batches:
-            for index, line in enumerate(batch.lines()):
-                found = _LINE.match(line)
-                if found is None and batch.is_unwrapped:
-                    findings.num_other += 1
-                    continue
-                if found is None:
-                    reason = "not an ALB access log line" if line else "an empty line"
-                    findings.add_malformed(batch.source, batch.number_of(index), reason, line)
-                    continue
+            for index, line, groups in matched_lines(batch, _LINE, "an ALB access log line", findings):
                 end, status, received, sent, method, target, created = (
-                    part.decode("latin-1") for part in found.groups()
+                    part.decode("latin-1") for part in groups
                 )
                 endpoint = self._filter.endpoint_of(method, target)
                 if endpoint is None:

@@ -15,6 +15,7 @@ from loadgen.record.fields import MAX_COUNT
 from loadgen.record.findings import Findings
 from loadgen.record.formats.log_format import StampFacts
 from loadgen.record.line_batch import LineBatch
+from loadgen.record.matched_lines import matched_lines
 from loadgen.record.request_batch import RequestBatch, RequestRows
 from loadgen.record.request_filter import RequestFilter
 from loadgen.record.settings import RecordSettings
@@ -60,16 +61,8 @@ class TraefikClfFormat:
         )
         rows = RequestRows(_COLUMNS)
         for batch in batches:
-            for index, line in enumerate(batch.lines()):
-                found = _LINE.match(line)
-                if found is None and batch.is_unwrapped:
-                    findings.num_other += 1
-                    continue
-                if found is None:
-                    reason = "not a Traefik access log line" if line else "an empty line"
-                    findings.add_malformed(batch.source, batch.number_of(index), reason, line)
-                    continue
-                stamp, request, status, sent, took = found.groups()
+            for index, line, groups in matched_lines(batch, _LINE, "a Traefik access log line", findings):
+                stamp, request, status, sent, took = groups
                 endpoint = self._filter.endpoint(request)
                 if endpoint is None:
                     findings.num_other += 1
