@@ -115,9 +115,18 @@ def ab(  # one local a option: the command line is wide, and flat is how it read
     ] = False,
     start: options.Start = None,
     duration: options.Duration = None,
+    end: options.End = None,
     busiest: options.Busiest = None,
+    num_requests: options.NumRequests = None,
+    repeat: options.Repeat = None,
+    max_gap: options.MaxGap = None,
+    scale_rate: options.ScaleRate = None,
+    request_rate: options.RequestRate = None,
     speedup: options.Speedup = 1.0,
-    arrivals: options.ArrivalForm = "trace",
+    rate_series: options.RateSeries = None,
+    ramp: options.RampRates = None,
+    ramp_time: options.RampTime = None,
+    arrivals: options.ArrivalForm = None,
     burstiness: options.Burstiness = None,
     inject_peak: options.InjectPeak = False,
     peak_factor: options.PeakFactor = options.DEFAULT_PEAK_FACTOR,
@@ -261,7 +270,10 @@ class _Experiment:
             gates=None if given["gates"] is None else Path(given["gates"]),
             max_looks=given["max_pairs"],
         )
-        shape = options.shape_from(**{name: given[name] for name in signature(options.shape_from).parameters})
+        # An experiment that is resumed may be older than an option.
+        shape = options.shape_from(
+            **{name: given[name] for name in signature(options.shape_from).parameters if name in given}
+        )
         self.trace_path = Path(given["trace"])
         self.trace = read_trace(self.trace_path)
         self.schedule: Schedule = plan(self.trace, shape)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from inspect import signature
+from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -11,6 +12,7 @@ from loadgen.durations import parse_duration_s, parse_position
 from loadgen.errors import UsageError
 from loadgen.plan.arrivals import KINDS, Arrivals
 from loadgen.plan.injection import Burst, Peak
+from loadgen.plan.rate_curve import Ramp, RateCurve, parse_ramp, read_rate_series
 from loadgen.plan.shape import LengthScale, Shape
 
 _WINDOW, _INJECTION, _LENGTHS = "Which part, how fast", "Injected load", "Lengths"
@@ -30,17 +32,60 @@ Duration = Annotated[
     str | None,
     _in(_WINDOW, "--duration", metavar="TIME", help="Send this much of the trace, in its own time: 5m."),
 ]
+End = Annotated[
+    str | None,
+    _in(_WINDOW, "--end", metavar="TIME|%", help="End here, counted like --start; in place of --duration."),
+]
+NumRequests = Annotated[
+    int | None, _in(_WINDOW, "--num-requests", metavar="N", help="Send the first N of it only.")
+]
+Repeat = Annotated[
+    int | None,
+    _in(_WINDOW, "--repeat", metavar="N", help="Send it N times, end to end, with the silence kept between."),
+]
+MaxGap = Annotated[str | None, _in(_WINDOW, "--max-gap", metavar="TIME", help="Cut silences to this: 5s.")]
+ScaleRate = Annotated[
+    float | None,
+    _in(
+        _WINDOW,
+        "--scale-rate",
+        metavar="X",
+        help="X times the requests over the same length: below 1 drawn from the trace, above 1 laid over it.",
+    ),
+]
+RequestRate = Annotated[
+    float | None,
+    _in(_WINDOW, "--request-rate", metavar="R", help="The same, to a mean of R requests per second."),
+]
+RateSeries = Annotated[
+    Path | None,
+    _in(
+        _WINDOW,
+        "--rate-series",
+        metavar="FILE",
+        help="Rates over time in place of the recorded ones: CSV of time,rate, or JSON.",
+    ),
+]
+RampRates = Annotated[
+    str | None,
+    _in(_WINDOW, "--ramp", metavar="A..B", help="From A to B requests per second, over the same length."),
+]
+RampTime = Annotated[
+    str | None, _in(_WINDOW, "--ramp-time", metavar="TIME", help="The ramp's own length: 5m.")
+]
 Busiest = Annotated[
     str | None, _in(_WINDOW, "--busiest", metavar="TIME", help="Send the busiest stretch of this length: 5m.")
 ]
 Speedup = Annotated[float, _in(_WINDOW, "--speedup", help="Divide every gap by this: 2 is twice as fast.")]
 ArrivalForm = Annotated[
-    str,
+    str | None,
     _in(
         _WINDOW,
         "--arrivals",
+        "--arrival",
         metavar="FORM",
-        help=f"Form of the arrivals, at the same mean rate: {', '.join(KINDS)}.",
+        help=f"Form of the arrivals, at the same mean rate: {', '.join(KINDS)}. "
+        "Default: trace; poisson for --rate-series and --ramp.",
     ),
 ]
 Burstiness = Annotated[
@@ -127,8 +172,17 @@ def shape_from(
     max_input: int | None,
     max_output: int | None,
     seed: int,
-    arrivals: str = "trace",
+    arrivals: str | None = None,
     burstiness: float | None = None,
+    end: str | None = None,
+    num_requests: int | None = None,
+    repeat: int | None = None,
+    max_gap: str | None = None,
+    scale_rate: float | None = None,
+    request_rate: float | None = None,
+    rate_series: Path | None = None,
+    ramp: str | None = None,
+    ramp_time: str | None = None,
 ) -> Shape:
     """The Shape of these options. Raises UsageError or ScheduleError naming the one that cannot be used."""
     # An option that would change nothing is a mistake; those of peaks and bursts need what they belong to.
@@ -169,17 +223,36 @@ def shape_from(
             at=tuple(parse_position(text, option="--burst-at") for text in burst_at or ()),
             every_s=_seconds(burst_every, "--burst-every"),
         )
+    rate = _rate(rate_series, ramp, _seconds(ramp_time, "--ramp-time"))
     return Shape(
         start=None if start is None else parse_position(start, option="--start"),
         duration_s=_seconds(duration, "--duration"),
         busiest_s=_seconds(busiest, "--busiest"),
         speedup=speedup,
-        arrivals=Arrivals(arrivals, burstiness),
+        # A curve tells how many come when, not how: as independent users would.
+        arrivals=Arrivals(arrivals or ("trace" if rate is None else "poisson"), burstiness),
         lengths=LengthScale(scale_input, scale_output, max_input, max_output),
         peak=peak,
         burst=burst,
         seed=seed,
+        end=None if end is None else parse_position(end, option="--end"),
+        num_requests=num_requests,
+        repeat=repeat,
+        max_gap_s=_seconds(max_gap, "--max-gap"),
+        scale_rate=scale_rate,
+        request_rate=request_rate,
+        rate=rate,
     )
+
+
+def _rate(series: Path | None, ramp: str | None, ramp_s: float | None) -> RateCurve | Ramp | None:
+    if ramp is None:
+        if ramp_s is not None:
+            raise UsageError("--ramp-time is given without --ramp", hint="add --ramp A..B")
+        return None if series is None else read_rate_series(Path(series))
+    if series is not None:
+        raise UsageError("--ramp and --rate-series exclude each other", hint="give one of them")
+    return parse_ramp(ramp, ramp_s)
 
 
 def _seconds(text: str | None, option: str) -> float | None:

@@ -28,7 +28,7 @@ SCHEMA = pa.schema(
         pa.field("trace_row", pa.int32(), nullable=False),  # the row the lengths were taken from
         pa.field(
             "copy", pa.int16(), nullable=False
-        ),  # 0 = the recorded request, k = k-th extra of an injection
+        ),  # 0 = the recorded request, k = its k-th repetition or extra of an injection
         pa.field("window", _NAME, nullable=False),  # baseline, peak-1, recovery-1, burst-1 ...
         *(
             pa.field(f"{side}_{unit}", pa.int32())
@@ -63,12 +63,14 @@ class Schedule:
     table: see SCHEMA. (trace_row, copy) names a request across runs of the same trace.
     windows: cover the schedule from 0 to its end.
     trace_id: of the trace it was planned over. shape: the settings that made it, with the seed.
+    num_passes: how often the trace itself is sent; from this copy on, requests are an injection's.
     """
 
     table: pa.Table
     windows: tuple[Window, ...]
     trace_id: str
     shape: dict[str, Any] = field(default_factory=dict)
+    num_passes: int = 1
 
     @property
     def num_requests(self) -> int:
@@ -78,6 +80,11 @@ class Schedule:
     def planned_ns(self) -> npt.NDArray[np.int64]:
         """int64 (num_requests,), ascending, ns from the run's start."""
         return np.asarray(self.table.column("planned_ns").to_numpy(), dtype=np.int64)
+
+    @property
+    def is_injected(self) -> npt.NDArray[np.bool_]:
+        """bool (num_requests,): added by an injection."""
+        return np.asarray(self.table.column("copy").to_numpy()) >= self.num_passes
 
     @property
     def end_ns(self) -> int:
@@ -99,6 +106,7 @@ def write_schedule(schedule: Schedule, path: Path) -> None:
         "schedule_hash": schedule.schedule_hash,
         "shape": schedule.shape,
         "windows": [asdict(window) for window in schedule.windows],
+        "num_passes": schedule.num_passes,
     }
     table = schedule.table.replace_schema_metadata({METADATA_KEY: json.dumps(header).encode()})
     try:
@@ -130,6 +138,7 @@ def read_schedule(path: Path) -> Schedule:
             windows=tuple(Window(**window) for window in header["windows"]),
             trace_id=header["trace_id"],
             shape=header["shape"],
+            num_passes=int(header.get("num_passes", 1)),
         )
     except (ValueError, KeyError, TypeError, pa.ArrowException) as exc:
         detail = str(exc).splitlines()[0]

@@ -36,7 +36,8 @@ class ScheduleSummary:
     """Counts, seconds and rates of a schedule. Sums of a length that no row knows are None.
 
     rate_per_s: requests over the length, None where that is under 1 ms. peak_1s_fixed: most requests in one
-    second counted from the start; peak_1s_sliding: in any second. Each sum counts the rows that know that length.
+    second counted from the start; peak_1s_sliding: in any second; peak_10s_sliding: in any ten, None where the
+    schedule is shorter. Each sum counts the rows that know that length.
     """
 
     requests: int
@@ -45,6 +46,7 @@ class ScheduleSummary:
     rate_per_s: float | None
     peak_1s_fixed: int
     peak_1s_sliding: int
+    peak_10s_sliding: int | None
     input_tokens: int | None
     input_chars: int | None
     input_bytes: int | None
@@ -58,7 +60,7 @@ class ScheduleSummary:
 def summarise(schedule: Schedule) -> ScheduleSummary:
     """The figures of `schedule`; windows in order of their first appearance."""
     planned_ns = schedule.planned_ns
-    is_extra = np.asarray(schedule.table.column("copy").to_numpy()) > 0
+    is_extra = schedule.is_injected
     places = places_in(schedule.windows, planned_ns)
     requests = np.bincount(places, minlength=len(schedule.windows)).tolist()
     injected = np.bincount(places[is_extra], minlength=len(schedule.windows)).tolist()
@@ -78,6 +80,9 @@ def summarise(schedule: Schedule) -> ScheduleSummary:
         rate_per_s=_rate_per_s(schedule.num_requests, schedule.end_ns / 1e9),
         peak_1s_fixed=int(np.unique(planned_ns // SECOND_NS, return_counts=True)[1].max()),
         peak_1s_sliding=peak_within(planned_ns, SECOND_NS),
+        peak_10s_sliding=(
+            peak_within(planned_ns, 10 * SECOND_NS) if schedule.end_ns >= 10 * SECOND_NS else None
+        ),
         windows=_joined(stretches, [stretch.label for stretch in stretches]),
         schedule_hash=schedule.schedule_hash,
         **sums,

@@ -183,13 +183,22 @@ class TestWholeSchedule:
         )
         assert set(pairs) == {(10, 1), (20, 2)}
 
-    def test_injected_requests_begin_like_the_row_they_repeat(self) -> None:
-        trace = trace_of([0, 1], prefix_blocks=[[7, 8], [9]])
-        table = plan(trace, Shape(burst=Burst(20, 0.1))).table
-        for row, blocks in zip(
-            table.column("trace_row").to_pylist(), table.column("prefix_blocks").to_pylist(), strict=True
-        ):
-            assert blocks == ([7, 8], [9])[row]
+    def test_copies_share_what_requests_share_and_have_the_rest_to_themselves(self) -> None:
+        # Else an injected request would find its whole prompt in the target's cache.
+        trace = trace_of([0, 1], prefix_blocks=[[7, 8], [7, 9]])
+        rows = plan(trace, Shape(burst=Burst(20, 0.1), repeat=2)).table.to_pylist()
+        last_blocks = [row["prefix_blocks"][1] for row in rows]
+        assert all(row["prefix_blocks"][0] == 7 for row in rows)
+        assert len(set(last_blocks)) == len(rows) == 24
+        assert [block for block in last_blocks if block in (8, 9)] == [8, 9]
+
+    def test_blocks_of_one_session_are_not_shared_by_its_copies(self) -> None:
+        trace = trace_of([0, 1, 2], prefix_blocks=[[1, 5], [1, 5, 6], None], session=[4, 4, None])
+        first, second, none, *copies = plan(trace, Shape(repeat=2)).table.column("prefix_blocks").to_pylist()
+        assert (first, second, none, copies[2]) == ([1, 5], [1, 5, 6], None, None)
+        # The repeated session's turns share with each other, not with the first one's.
+        assert copies[1][:2] == copies[0]
+        assert not set(copies[1]) & {1, 5, 6}
 
     @patient
     @given(arrivals, st.floats(0.1, 10), st.integers(0, 3))

@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+from inspect import signature
 from typing import Any
 
 import pytest
 
+from loadgen.cli.ab import ab
+from loadgen.cli.plan import plan
+from loadgen.cli.replay import replay
 from loadgen.cli.shape_options import shape_from
 from loadgen.durations import Position
 from loadgen.errors import LoadgenError
 from loadgen.plan.arrivals import Arrivals
 from loadgen.plan.injection import Burst, Peak
+from loadgen.plan.rate_curve import Ramp
 from loadgen.plan.shape import LengthScale, Shape
 
 NOTHING: dict[str, Any] = {
@@ -53,6 +58,17 @@ NOTHING: dict[str, Any] = {
             Shape(burst=Burst(5, 0.02, (Position(None, 60),))),
         ),
         ({"arrivals": "gamma", "burstiness": 0.5}, Shape(arrivals=Arrivals("gamma", 0.5))),
+        ({"end": "90%", "num_requests": 9}, Shape(end=Position(0.9, None), num_requests=9)),
+        (
+            {"repeat": 3, "max_gap": "2s", "scale_rate": 0.5},
+            Shape(repeat=3, max_gap_s=2.0, scale_rate=0.5),
+        ),
+        ({"request_rate": 40.0}, Shape(request_rate=40.0)),
+        ({"ramp": "1..50"}, Shape(rate=Ramp(1, 50), arrivals=Arrivals("poisson"))),
+        (
+            {"ramp": "5..0.5", "ramp_time": "5m", "arrivals": "uniform"},
+            Shape(rate=Ramp(5, 0.5, 300), arrivals=Arrivals("uniform")),
+        ),
         (
             {"scale_input": 0.01, "scale_output": 0.5, "max_input": 32, "max_output": 64},
             Shape(lengths=LengthScale(0.01, 0.5, 32, 64)),
@@ -86,9 +102,30 @@ def test_options_become_this_shape(given: dict[str, Any], shape: Shape) -> None:
         ({"scale_output": -1.0}, "--scale-output is -1"),
         ({"max_input": 0}, "--max-input is 0"),
         ({"seed": -1}, "--seed is -1"),
+        ({"end": "9s", "duration": "5s"}, "--end and --duration"),
+        ({"busiest": "5m", "end": "1m"}, "--busiest picks"),
+        ({"num_requests": 0}, "--num-requests is 0"),
+        ({"repeat": 0}, "--repeat is 0"),
+        ({"max_gap": "0"}, "--max-gap is 0"),
+        ({"scale_rate": 0.0}, "--scale-rate is 0"),
+        ({"request_rate": float("nan")}, "--request-rate is nan"),
+        ({"request_rate": 1.0, "scale_rate": 1.0}, "--scale-rate and --request-rate"),
+        ({"ramp": "1-50"}, "--ramp is '1-50'"),
+        ({"ramp": "1..-5"}, "--ramp holds a rate of -5"),
+        ({"ramp": "0..0", "ramp_time": "5"}, "--ramp-time is '5'"),
+        ({"ramp_time": "5m"}, "--ramp-time is given without --ramp"),
+        ({"ramp": "1..5", "rate_series": "rates.csv"}, "--ramp and --rate-series"),
+        ({"ramp": "1..5", "speedup": 2.0}, "--ramp sets all moments itself, so --speedup"),
+        ({"ramp": "1..5", "arrivals": "trace"}, "--ramp sets all moments itself, so --arrivals trace"),
+        ({"rate_series": "no/such.csv"}, "no/such.csv: cannot be read"),
     ],
 )
 def test_what_cannot_be_used_is_named(given: dict[str, Any], option: str) -> None:
     with pytest.raises(LoadgenError, match=option) as refused:
         shape_from(**NOTHING | given)
     assert refused.value.hint
+
+
+@pytest.mark.parametrize("verb", [plan, replay, ab])
+def test_each_verb_that_plans_takes_every_option(verb: Any) -> None:
+    assert signature(shape_from).parameters.keys() <= signature(verb).parameters.keys()
