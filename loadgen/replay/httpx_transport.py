@@ -25,10 +25,11 @@ from loadgen.replay.transport import LINGER_NS, Ended
 class _Attempt:
     """What the network did for one sending of a request."""
 
-    __slots__ = ("has_connected", "has_eof", "num_bytes")
+    __slots__ = ("has_connected", "has_eof", "has_sent", "num_bytes")
 
     def __init__(self) -> None:
         self.has_connected = False
+        self.has_sent = False
         self.num_bytes = 0
         self.has_eof = False
 
@@ -126,6 +127,7 @@ class HttpxTransport:
     async def _exchange(self, exchange: Exchange, request: bytes, attempt: _Attempt) -> None:
         async def on_trace(event: str, _: dict[str, Any]) -> None:
             if event.endswith("send_request_headers.started") and event.startswith("http"):
+                attempt.has_sent = True
                 exchange.connection_reused = not attempt.has_connected
                 exchange.on_sent(self._now_ns())
 
@@ -157,6 +159,7 @@ class HttpxTransport:
     def _was_kept_and_dead(exchange: Exchange, attempt: _Attempt) -> bool:
         return (
             exchange.outcome is None
+            and attempt.has_sent
             and not attempt.has_connected
             and attempt.num_bytes == 0
             and exchange.headers_ns is None

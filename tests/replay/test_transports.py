@@ -220,6 +220,7 @@ def test_a_closed_port_is_refused(transport: str) -> None:
     sent = send(f"http://127.0.0.1:{port}", [0.0] * 5, transport=transport)
     assert sent.outcomes == ["refused"] * 5
     assert all(row["sent_ns"] is None and row["last_token_ns"] is None for row in sent.records)
+    assert all((row["num_reconnects"], row["connection_reused"]) == (0, None) for row in sent.records)
     assert "refused" in sent.records[0]["error"].lower()
 
 
@@ -285,7 +286,7 @@ def test_the_end_of_the_drain_ends_what_hangs(transport: str) -> None:
     with FakeTarget(lambda request: [HANG] if request.row == 0 else chat_stream(1)) as fake:
         sent = send(fake.url, [0.0, 0.05], drain_s=0.5, transport=transport)
     assert sent.outcomes == ["unfinished", "ok"]
-    assert (sent.records[0]["end_ns"] - sent.records[0]["sent_ns"]) / 1e9 >= 0.5
+    assert (sent.records[0]["end_ns"] - sent.records[0]["sent_ns"]) / 1e9 >= 0.3
 
 
 @every_transport
