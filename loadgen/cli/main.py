@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import signal
 import sys
+from types import FrameType
 
 import typer
 
@@ -90,9 +92,15 @@ app.command(
 )(serve)
 
 
+def _terminate(number: int, frame: FrameType | None) -> None:
+    """End as Ctrl-C does, cleaning up; verbs that keep results have handlers of their own."""
+    sys.exit(ExitCode.TERMINATED)
+
+
 def main() -> None:
     """Run the command line; a LoadgenError becomes its message, its hint and its exit code."""
     console.tolerate_narrow_encodings()
+    signal.signal(signal.SIGTERM, _terminate)
     try:
         app()
     except LoadgenError as error:

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import ctypes
 import shlex
-import signal
 import socket
 import subprocess
 import sys
@@ -14,11 +12,11 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 
 from loadgen.errors import TargetError, UsageError
+from loadgen.parent import end_with_parent
 from loadgen.replay.served_target import served_target
 from loadgen.replay.target import parse_url
 
 _STOP_WITHIN_S = 40.0
-_PR_SET_PDEATHSIG = 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,7 +74,7 @@ def _commanded(text: str, ready_within_s: float) -> Iterator[str]:
             stdin=subprocess.DEVNULL,
             stdout=sys.stderr,
             start_new_session=True,
-            preexec_fn=_die_with_parent if sys.platform == "linux" else None,  # noqa: PLW1509  # one system call
+            preexec_fn=end_with_parent,  # noqa: PLW1509  # one system call
         )
     except OSError as exc:
         raise TargetError(
@@ -128,11 +126,6 @@ def _free_port() -> int:
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         return int(probe.getsockname()[1])
-
-
-def _die_with_parent() -> None:
-    """In the new process: an experiment that is killed must not leave its server behind (Linux)."""
-    ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGTERM, 0, 0, 0)
 
 
 def _words(text: str, option: str) -> list[str]:

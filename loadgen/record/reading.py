@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import multiprocessing
+import signal
 from collections import deque
 from collections.abc import Iterator
 from concurrent.futures import BrokenExecutor, Future, ProcessPoolExecutor
 from itertools import islice
 
 from loadgen.errors import RecordError
+from loadgen.parent import end_with_parent
 from loadgen.record.findings import Findings
 from loadgen.record.formats.log_format import LogFormat
 from loadgen.record.line_batch import LineBatch
@@ -74,6 +76,9 @@ def _taken(future: Future[tuple[list[RequestBatch], Findings]], findings: Findin
 def _begin(log_format: LogFormat) -> None:
     global _format  # noqa: PLW0603  # a worker process has one log to read
     _format = log_format
+    end_with_parent()
+    # Ctrl-C reaches all processes of a terminal; the one that reads the files ends the others.
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
 
 
 def _read(batch: LineBatch) -> tuple[list[RequestBatch], Findings]:

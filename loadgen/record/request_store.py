@@ -5,8 +5,7 @@ from __future__ import annotations
 import tempfile
 from collections.abc import Iterator
 from hashlib import blake2b
-from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 import numpy as np
 import numpy.typing as npt
@@ -38,8 +37,7 @@ class RequestStore:
     """Collects requests in the order of the log and gives them back in order of arrival, ties as they came.
 
     Ids of sessions are hashed with `salt` as they are added, and exist here only so. Rows beyond a million
-    wait in files of a folder of their own, which `close` removes; external merge sort (Knuth, The Art of
-    Computer Programming 3, 5.4).
+    wait in files without a name until `close`; external merge sort (Knuth, The Art of Computer Programming 3, 5.4).
     """
 
     def __init__(self, salt: bytes, *, run_rows: int = _RUN_ROWS) -> None:
@@ -47,8 +45,7 @@ class RequestStore:
         self._run_rows = run_rows
         self._waiting: list[pa.Table] = []
         self._num_waiting = 0
-        self._folder: tempfile.TemporaryDirectory[str] | None = None
-        self._runs: list[Path] = []
+        self._runs: list[IO[bytes]] = []
         self._columns: set[str] = set()
         self.num_rows = 0
 
@@ -78,31 +75,29 @@ class RequestStore:
             for table in last:
                 yield from _slices(table, _MERGED_ROWS)
             return
-        runs: list[Iterator[pa.Table]] = [_read_run(path) for path in self._runs]
+        runs: list[Iterator[pa.Table]] = [_read_run(file) for file in self._runs]
         runs += [_slices(table, _PART_ROWS) for table in last]
         yield from _gathered(_merged(runs))
 
     def close(self) -> None:
         """Forget all rows."""
+        for file in self._runs:
+            file.close()
         self._waiting, self._runs = [], []
-        if self._folder is not None:
-            self._folder.cleanup()
-            self._folder = None
 
     def _put_on_disk(self) -> None:
-        if self._folder is None:
-            self._folder = tempfile.TemporaryDirectory(prefix="loadgen-record-")
-        path = Path(self._folder.name) / f"run-{len(self._runs)}.arrow"
         table = _sorted(self._waiting)
         try:
-            with pa.OSFile(str(path), "wb") as file, pa.ipc.new_file(file, table.schema) as writer:
+            # Without a name from the start: nothing is left behind, however this process ends.
+            file = tempfile.TemporaryFile()  # noqa: SIM115  # open as long as the store
+            self._runs.append(file)
+            with pa.ipc.new_file(file, table.schema) as writer:
                 writer.write_table(table, max_chunksize=_PART_ROWS)
         except OSError as exc:
             raise RecordError(
-                f"{path.parent}: requests cannot be put aside ({exc.strerror or exc})",
+                f"{tempfile.gettempdir()}: requests cannot be put aside ({exc.strerror or exc})",
                 hint="free space there, or name another folder with TMPDIR",
             ) from exc
-        self._runs.append(path)
         self._waiting, self._num_waiting = [], 0
 
 
@@ -147,11 +142,10 @@ def _slices(table: pa.Table, rows: int) -> Iterator[pa.Table]:
         yield table.slice(start, rows)
 
 
-def _read_run(path: Path) -> Iterator[pa.Table]:
-    with pa.OSFile(str(path), "rb") as file:
-        reader = pa.ipc.open_file(file)
-        for index in range(reader.num_record_batches):
-            yield pa.Table.from_batches([reader.get_batch(index)])
+def _read_run(file: IO[bytes]) -> Iterator[pa.Table]:
+    reader = pa.ipc.open_file(file)
+    for index in range(reader.num_record_batches):
+        yield pa.Table.from_batches([reader.get_batch(index)])
 
 
 def _merged(runs: list[Iterator[pa.Table]]) -> Iterator[pa.Table]:

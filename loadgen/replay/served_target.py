@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import ctypes
 import json
 import shlex
-import signal
 import subprocess
 import sys
 import tempfile
@@ -15,10 +13,10 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from loadgen.errors import TargetError
+from loadgen.parent import end_with_parent
 
 _READY_WITHIN_S = 120.0
 _STOP_WITHIN_S = 40.0
-_PR_SET_PDEATHSIG = 1
 
 
 def serve_command(flags: Sequence[str]) -> list[str]:
@@ -41,7 +39,7 @@ def served_target(flags: str) -> Iterator[str]:
             stdin=subprocess.DEVNULL,
             stdout=sys.stderr,
             start_new_session=True,
-            preexec_fn=_die_with_parent if sys.platform == "linux" else None,  # noqa: PLW1509  # one system call
+            preexec_fn=end_with_parent,  # noqa: PLW1509  # one system call
         )
         try:
             yield _wait_until_ready(process, ready_path)
@@ -55,11 +53,6 @@ def served_target(flags: str) -> Iterator[str]:
             except subprocess.TimeoutExpired:
                 process.kill()
                 process.wait()
-
-
-def _die_with_parent() -> None:
-    """In the new process: a run that is killed must not leave its server behind (Linux)."""
-    ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGTERM, 0, 0, 0)
 
 
 def _wait_until_ready(process: subprocess.Popen[bytes], ready_path: Path) -> str:

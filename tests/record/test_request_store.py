@@ -82,14 +82,23 @@ def test_another_salt_gives_other_keys() -> None:
     assert found[0] != found[1]
 
 
-def test_what_was_put_on_disk_is_removed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_is_put_on_disk_has_no_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """So nothing is left behind by a recorder that is killed."""
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
     store = RequestStore(b"salt", run_rows=2)
     for moment in range(5):
         store.add(batch_of([(moment, 1, None, None, None)], {1}))
-    assert len(list(tmp_path.rglob("*.arrow"))) == 2
-    store.close()
+    assert [row[0] for row in rows_of(store)] == [0, 1, 2, 3, 4]
     assert list(tmp_path.iterdir()) == []
+    store.close()
+
+
+def test_a_full_disk_is_told_in_one_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path / "missing"))
+    store = RequestStore(b"salt", run_rows=1)
+    with pytest.raises(RecordError, match="cannot be put aside") as caught:
+        store.add(batch_of([(1, 1, None, None, None)], {1}))
+    assert caught.value.hint is not None and "TMPDIR" in caught.value.hint
 
 
 def test_a_value_that_does_not_fit_is_told() -> None:
