@@ -28,7 +28,14 @@ from loadgen.replay.reach import Access, metrics_transport, reach
 from loadgen.replay.retry import RetryPolicy
 from loadgen.replay.run import Run, execute
 from loadgen.replay.run_folder import RunFolder
-from loadgen.replay.secrets import parse_headers, parse_proxy, read_key_file, redacted_command, secrets_in
+from loadgen.replay.secrets import (
+    parse_headers,
+    parse_proxy,
+    read_key_file,
+    redacted_command,
+    secrets_in,
+    secrets_in_proxy,
+)
 from loadgen.replay.served_target import served_target
 from loadgen.replay.target import Timeouts, parse_url
 from loadgen.replay.template_file import read_template
@@ -179,6 +186,10 @@ def replay(  # one local a option: the command line is wide, and flat is how it 
         str,
         _in(_SENDING, "--transport", help="fast (HTTP/1.1), or httpx: HTTP/2, proxies, at a lower top rate."),
     ] = "fast",
+    reuse: Annotated[
+        bool,
+        _in(_SENDING, "--reuse/--no-reuse", help="Keep connections, or open one for each request."),
+    ] = True,
     http2: Annotated[
         bool,
         _in(_SENDING, "--http2", help="HTTP/2 only, also without TLS (--transport httpx)."),
@@ -271,6 +282,7 @@ def replay(  # one local a option: the command line is wide, and flat is how it 
             client_cert=None if cert is None else (str(cert), str(cert_key) if cert_key else None),
             proxy=None if proxy is None else parse_proxy(proxy),
             http2_only=http2,
+            reuse=reuse,
         )
         reached = reach(where, access, model=model, needs_model=dialect.needs_model)
         run = Run(
@@ -289,7 +301,7 @@ def replay(  # one local a option: the command line is wide, and flat is how it 
                 transport=transport,
                 retries=RetryPolicy(retries),
                 sessions_wait=sessions == "wait",
-                secrets=secrets_in(headers),
+                secrets=(*secrets_in(headers), *secrets_in_proxy(proxy)),
             ),
             asking=Asking(
                 endpoint_type, reached.model, "", stream, ignore_eos, read_from, sessions == "wait"

@@ -142,7 +142,10 @@ class ConnectionPool:
 
     def _take_back(self, connection: Connection) -> None:
         self._busy.discard(connection)
-        self._idle.append(connection)
+        if self._target.reuse:
+            self._idle.append(connection)
+        else:
+            connection.abort()
 
     def _forget(self, connection: Connection) -> None:
         self._busy.discard(connection)

@@ -36,6 +36,7 @@ class Access:
     client_cert: tuple[str, str | None] | None = None
     proxy: str | None = field(default=None, repr=False)
     http2_only: bool = False
+    reuse: bool = True
 
 
 def reach(url: Url, access: Access, *, model: str | None, needs_model: bool = True) -> Reached:
@@ -56,6 +57,7 @@ def reach(url: Url, access: Access, *, model: str | None, needs_model: bool = Tr
         client_cert=access.client_cert,
         proxy=access.proxy,
         http2_only=access.http2_only,
+        reuse=access.reuse,
     )
     # trust_env=False: a proxy in the environment must not stand between us and the target unasked.
     with httpx.Client(

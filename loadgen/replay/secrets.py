@@ -67,6 +67,12 @@ def parse_proxy(text: str) -> str:
     return text
 
 
+def secrets_in_proxy(url: str | None) -> tuple[str, ...]:
+    """What of a proxy's URL must never be shown: the URL itself, where it holds a password, and that."""
+    password = None if url is None else urlsplit(url).password
+    return () if url is None or not password else (url, password)
+
+
 def shown_proxy(url: str | None) -> str | None:
     """A proxy's URL without user name and password."""
     if url is None:

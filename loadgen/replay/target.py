@@ -26,6 +26,7 @@ class Target:
     unix_socket: path of the socket to connect to, in place of address and port.
     client_cert: PEM files of a certificate and of its key (None: in the same file).
     proxy: URL of a proxy, which may hold a secret. http2_only: speak HTTP/2 from the first byte.
+    reuse: keep connections for the next request.
     """
 
     url: str
@@ -40,6 +41,7 @@ class Target:
     client_cert: tuple[str, str | None] | None = None
     proxy: str | None = field(default=None, repr=False)
     http2_only: bool = False
+    reuse: bool = True
 
     @property
     def origin(self) -> str:
@@ -68,6 +70,7 @@ class Target:
             f"Content-Type: {dialect.content_type}",
             f"Accept: {accept}",
             "Accept-Encoding: identity",
+            *([] if self.reuse else ["Connection: close"]),
             *(f"{header}: {value}" for header, value in (*dialect.headers, *self.headers)),
         ]
         return "\r\n".join(lines).encode("latin-1") + b"\r\n"

@@ -281,6 +281,20 @@ def test_a_connection_is_used_again(transport: str) -> None:
 
 
 @every_transport
+def test_each_request_can_have_a_connection_of_its_own(transport: str) -> None:
+    # F57: reuse turned off.
+    with FakeTarget(lambda _: chat_stream(1)) as fake:
+        changes = {"reuse": False}
+        sent = send(
+            fake.url, [0.0, 0.3, 0.6], warm_connections=0, transport=transport, target_changes=changes
+        )
+    assert [row["connection_reused"] for row in sent.records] == [False] * 3
+    assert sent.outcomes == ["ok"] * 3
+    assert fake.num_connections == 3
+    assert {request.headers["connection"] for request in fake.requests} == {"close"}
+
+
+@every_transport
 def test_the_end_of_the_drain_ends_what_hangs(transport: str) -> None:
     # F35
     with FakeTarget(lambda request: [HANG] if request.row == 0 else chat_stream(1)) as fake:
