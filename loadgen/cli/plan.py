@@ -13,15 +13,15 @@ from rich.text import Text
 
 from loadgen.cli import console
 from loadgen.cli import shape_options as options
+from loadgen.cli.rate_plot import plot_lines, plot_width
 from loadgen.cli.trace import refuse_to_overwrite
 from loadgen.durations import format_duration
 from loadgen.plan.planner import plan as plan_schedule
 from loadgen.plan.schedule import Schedule, write_schedule
-from loadgen.plan.summary import ScheduleSummary, by_kind, rate_curve, summarise
+from loadgen.plan.summary import ScheduleSummary, by_kind, rate_bins, summarise
 from loadgen.trace.parquet import read_trace
 
-_BARS, _ASCII_BARS = " ▁▂▃▄▅▆▇█", " .:-=+*%#"
-_CURVE_CHARS = 72
+_CURVE_BINS = 72  # of --json
 _MANY_WINDOWS = 12  # beyond these, injections of one kind share a line; --json has each
 
 
@@ -74,7 +74,10 @@ def plan(
         write_schedule(schedule, output)
     summary = summarise(schedule)
     if as_json:
-        console.print_json({"trace": trace.name, "shape": schedule.shape, **asdict(summary)})
+        bins = rate_bins(schedule, _CURVE_BINS)
+        console.print_json(
+            {"trace": trace.name, "shape": schedule.shape, **asdict(summary), "curve": asdict(bins)}
+        )
     else:
         show_plan(console.out(), schedule, summary, title=trace.name)
 
@@ -87,10 +90,12 @@ def show_plan(out: Console, schedule: Schedule, summary: ScheduleSummary, *, tit
         out.print(Text(f"{title}: {requests}{injected} within 1 ms"))
     else:
         out.print(Text(f"{title}: {requests}{injected} over {format_duration(summary.duration_s)}"))
+        ten = summary.peak_10s_sliding
+        in_ten = "" if ten is None else f", {ten} in ten ({ten / 10:.1f}/s)"
         out.print(
             Text(
-                f"rate: {summary.rate_per_s:.2f}/s on average; most in one second: "
-                f"{summary.peak_1s_fixed} (fixed), {summary.peak_1s_sliding} (sliding)"
+                f"rate: {summary.rate_per_s:.2f}/s on average; at most "
+                f"{summary.peak_1s_sliding} in one second{in_ten}"
             )
         )
     out.print(Text(f"lengths: {_lengths(summary, 'input')} in, {_lengths(summary, 'output')} out"))
@@ -109,8 +114,12 @@ def show_plan(out: Console, schedule: Schedule, summary: ScheduleSummary, *, tit
             "-" if window.rate_per_s is None else f"{window.rate_per_s:.2f}",
         )
     out.print(table)
-    for line in curve_lines(schedule, ascii_only=not out.encoding.lower().startswith("utf")):
-        out.print(Text(line))
+    if summary.rate_per_s is not None:
+        for line in plot_lines(
+            rate_bins(schedule, plot_width(out.width)),
+            ascii_only=not out.encoding.lower().startswith("utf"),
+        ):
+            out.print(line, no_wrap=True)
 
 
 def _lengths(summary: ScheduleSummary, side: str) -> str:
@@ -120,16 +129,3 @@ def _lengths(summary: ScheduleSummary, side: str) -> str:
         if total is not None:
             return f"{total:,} {unit}"
     return "unknown"
-
-
-def curve_lines(schedule: Schedule, *, ascii_only: bool) -> list[str]:
-    """The rate over time as bars, with injections marked below."""
-    counts, labels, bin_s = rate_curve(schedule, _CURVE_CHARS)
-    highest = max(counts)
-    bars = _ASCII_BARS if ascii_only else _BARS
-    steps = len(bars) - 1
-    # A bin with any request shows at least the lowest bar.
-    curve = "".join(bars[-(-count * steps // highest)] for count in counts)
-    marks = "".join("^" if label.startswith(("peak", "burst")) else " " for label in labels).rstrip()
-    lines = [f"requests per {format_duration(bin_s)} (highest {highest}):", "  " + curve]
-    return [*lines, "  " + marks, "  ^ injected"] if marks else lines

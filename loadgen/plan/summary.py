@@ -57,6 +57,20 @@ class ScheduleSummary:
     schedule_hash: str
 
 
+@dataclass(frozen=True, slots=True)
+class RateBins:
+    """A schedule's requests over time, in bins of equal length.
+
+    counts: requests in each. highest_1s: most of them in a second that begins in it. labels: its window's, of an
+    injection where one touches it.
+    """
+
+    bin_s: float
+    counts: list[int]
+    highest_1s: list[int]
+    labels: list[str]
+
+
 def summarise(schedule: Schedule) -> ScheduleSummary:
     """The figures of `schedule`; windows in order of their first appearance."""
     planned_ns = schedule.planned_ns
@@ -96,12 +110,11 @@ def by_kind(windows: Sequence[WindowSummary]) -> tuple[WindowSummary, ...]:
     return _joined(windows, [f"{kind} ({counts[kind]})" if counts[kind] > 1 else kind for kind in kinds])
 
 
-def rate_curve(schedule: Schedule, num_bins: int) -> tuple[list[int], list[str], float]:
-    """Requests in each of `num_bins` equal bins, the label of each (an injection that touches it wins), and
-    the bin's seconds."""
+def rate_bins(schedule: Schedule, num_bins: int) -> RateBins:
+    """The schedule in `num_bins` equal parts."""
+    planned_ns = schedule.planned_ns
     width_ns = schedule.end_ns / num_bins
-    places = np.minimum((schedule.planned_ns / width_ns).astype(np.int64), num_bins - 1)
-    counts = np.bincount(places, minlength=num_bins).tolist()
+    places = np.minimum((planned_ns / width_ns).astype(np.int64), num_bins - 1)
     starts_ns = np.array([window.start_ns for window in schedule.windows])
     edges_ns = np.arange(num_bins + 1) * width_ns
     firsts = np.searchsorted(starts_ns, edges_ns[:-1], side="right") - 1
@@ -111,7 +124,15 @@ def rate_curve(schedule: Schedule, num_bins: int) -> tuple[list[int], list[str],
         inside = [window.label for window in schedule.windows[first : max(last, first + 1)]]
         injected = [label for label in inside if label.startswith(("peak", "burst"))]
         labels.append((injected or inside)[0])
-    return counts, labels, width_ns / 1e9
+    ends = np.searchsorted(planned_ns, planned_ns + SECOND_NS, side="left")
+    highest_1s = np.zeros(num_bins, dtype=np.int64)
+    np.maximum.at(highest_1s, places, ends - np.arange(planned_ns.size))
+    return RateBins(
+        bin_s=width_ns / 1e9,
+        counts=np.bincount(places, minlength=num_bins).tolist(),
+        highest_1s=highest_1s.tolist(),
+        labels=labels,
+    )
 
 
 def _joined(windows: Sequence[WindowSummary], labels: Sequence[str]) -> tuple[WindowSummary, ...]:

@@ -11,7 +11,7 @@ from loadgen.durations import Position
 from loadgen.plan.injection import Burst, Peak
 from loadgen.plan.planner import plan
 from loadgen.plan.shape import Shape
-from loadgen.plan.summary import by_kind, rate_curve, summarise
+from loadgen.plan.summary import by_kind, rate_bins, summarise
 from support.traces import trace_of
 
 BURSTY = sorted(10.0 * burst + 0.01 * k for burst in range(12) for k in range(5))
@@ -21,17 +21,18 @@ STEADY = [float(second) for second in range(60)]
 def test_the_summary_counts_what_the_schedule_holds() -> None:
     summary = summarise(plan(trace_of(BURSTY), Shape(peak=Peak(at=(Position(None, 55.0),)))))
     assert (summary.requests, summary.injected) == (70, 10)
-    assert summary.peak_1s_sliding == 10
+    assert (summary.peak_1s_sliding, summary.peak_10s_sliding) == (10, 15)
     assert sum(window.requests for window in summary.windows) == 70
     assert sum(window.duration_s for window in summary.windows) == pytest.approx(summary.duration_s)
     assert [window.label for window in summary.windows] == ["baseline", "peak-1", "recovery-1"]
 
 
 def test_the_curve_counts_every_request_once() -> None:
-    counts, labels, bin_s = rate_curve(plan(trace_of(BURSTY), Shape(peak=Peak())), 10)
-    assert sum(counts) == 70
-    assert labels.count("peak-1") >= 1
-    assert bin_s * 10 == pytest.approx(110.04, abs=0.01)
+    bins = rate_bins(plan(trace_of(BURSTY), Shape(peak=Peak())), 10)
+    assert sum(bins.counts) == 70
+    assert bins.labels.count("peak-1") >= 1
+    assert bins.highest_1s == [5] * 4 + [10] + [5] * 5
+    assert bins.bin_s * 10 == pytest.approx(110.04, abs=0.01)
 
 
 def test_counts_agree_with_the_labels_of_the_rows() -> None:
@@ -68,6 +69,11 @@ def test_many_injections_are_joined_by_their_kind() -> None:
 
 def test_a_bin_that_an_injection_touches_is_marked() -> None:
     shape = Shape(duration_s=40.0, burst=Burst(3, at=(Position(None, 10.0), Position(None, 29.99))))
-    _, labels, bin_s = rate_curve(plan(trace_of(STEADY), shape), 4)
-    assert bin_s == 10.0
-    assert labels == ["baseline", "burst-1", "burst-2", "burst-2"]
+    bins = rate_bins(plan(trace_of(STEADY), shape), 4)
+    assert bins.bin_s == 10.0
+    assert bins.labels == ["baseline", "burst-1", "burst-2", "burst-2"]
+
+
+def test_what_is_shorter_than_ten_seconds_has_no_rate_over_ten() -> None:
+    assert summarise(plan(trace_of([0, 1, 9]), Shape())).peak_10s_sliding is None
+    assert summarise(plan(trace_of([0, 1, 10]), Shape())).peak_10s_sliding == 2
