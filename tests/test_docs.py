@@ -9,13 +9,13 @@ from pathlib import Path
 import pytest
 import typer
 
-from loadgen.cli.main import app
+from loadgen.cli.main import VERBS, make_app
 
 ROOT = Path(__file__).parent.parent
 PAGES = sorted([ROOT / "README.md", ROOT / "CHANGELOG.md", *(ROOT / "docs").glob("*.md")])
 # A command at the beginning of a line of a code block, or within backquotes.
 COMMAND = re.compile(r"^loadgen .*$|(?<=`)loadgen [^`]+(?=`)", re.MULTILINE)
-VERBS = typer.main.get_command(app)
+WHOLE = typer.main.get_command(make_app(VERBS))
 
 
 def commands() -> list[tuple[str, str]]:
@@ -28,7 +28,7 @@ def commands() -> list[tuple[str, str]]:
 
 def options_of(words: list[str]) -> set[str] | None:
     """The options of the verb that `words` begin with; None for a verb that hands its flags on."""
-    command = VERBS
+    command = WHOLE
     while hasattr(command, "commands"):
         if not words:
             return set()
