@@ -1,4 +1,4 @@
-"""`loadgen trace`: look at a trace, convert other formats into one, cut a piece of it."""
+"""`loadgen trace`: look at a trace, convert other formats into one, cut a piece of it, draw one like it."""
 
 from __future__ import annotations
 
@@ -16,15 +16,17 @@ from loadgen.durations import format_duration, parse_duration_s
 from loadgen.errors import UsageError
 from loadgen.trace.foreign.catalog import FORMATS, SERVEGEN, read_foreign, slice_trace
 from loadgen.trace.foreign.mooncake import write_mooncake
+from loadgen.trace.likeness import DISTANCE, RELATIVE, Likeness, likenesses
 from loadgen.trace.location import is_remote
 from loadgen.trace.parquet import read_trace, write_trace
 from loadgen.trace.statistics import LengthFigures, TraceStatistics, trace_statistics
+from loadgen.trace.synthetic import draw_like
 from loadgen.trace.trace import Trace
 
 trace_app = typer.Typer(
     name="trace",
     no_args_is_help=True,
-    help="Look at a trace, convert other formats into one, cut a piece of it.",
+    help="Look at a trace, convert other formats into one, cut a piece of it, draw one like it.",
 )
 
 _FORMAT_NAMES = ", ".join([*(known.name for known in FORMATS), SERVEGEN])
@@ -110,6 +112,58 @@ def slice_(
     )
     write_trace(piece, output)
     console.note(f"{output}: {one_line(piece)}")
+
+
+@trace_app.command(
+    epilog=(
+        "Examples: loadgen trace synth --like production.parquet --seed 7   |   "
+        "loadgen trace synth --like production.parquet --duration 5m -o short.parquet --json"
+    )
+)
+def synth(
+    like: Annotated[Path, typer.Option(help="The trace to draw one like.", metavar="TRACE")],
+    seed: Annotated[int, typer.Option(min=0, help="Another seed draws another trace.")] = 0,
+    duration: Annotated[
+        str | None, typer.Option(metavar="TIME", help="How long it is: 5m. Default: as long as TRACE.")
+    ] = None,
+    output: Annotated[
+        Path | None, typer.Option("-o", "--output", help="Where to write. Default: beside TRACE.")
+    ] = None,
+    force: ForceOption = False,
+    as_json: JsonOption = False,
+) -> None:
+    """Draw a new trace with the arrivals and lengths of a given one, and tell how close it is.
+
+    Pieces of the trace are drawn near their place and joined, so that bursts, silences and the rate curve stay.
+    """
+    target = output or default_output(like, f"-synth-{seed}.parquet")
+    refuse_to_overwrite(target, like, force=force)
+    duration_s = None if duration is None else parse_duration_s(duration, option="--duration")
+    original = read_trace(like)
+    synthetic, *draws = (draw_like(original, seed=seed + more, duration_s=duration_s) for more in range(3))
+    figures = likenesses(original, synthetic, (draws[0], draws[1]))
+    write_trace(synthetic, target)
+    if as_json:
+        console.print_json(
+            {
+                "trace": target.name,
+                "trace_id": synthetic.trace_id,
+                "requests": synthetic.num_rows,
+                "like": like.name,
+                "drawn": synthetic.metadata.recorder,
+                "figures": [asdict(figure) | {"is_close": figure.is_close} for figure in figures],
+                "warnings": synthetic.metadata.warnings,
+            }
+        )
+        return
+    console.note(f"{target}: {one_line(synthetic)}")
+    console.out().print(_likeness_table(figures))
+    console.note(
+        "halves: what the two halves of the original's requests differ by; draws: what seeds "
+        f"{seed + 1} and {seed + 2} do. A * is further off than either. Correlations are of ranks."
+    )
+    for warning in synthetic.metadata.warnings:
+        console.note(f"note: {warning}")
 
 
 def default_output(source: Path, suffix: str) -> Path:
@@ -209,6 +263,31 @@ def _lengths(lengths: dict[str, LengthFigures]) -> Table:
         values = [str(value) for value in (row.minimum, row.p50, row.p90, row.p99, row.maximum)]
         table.add_row(column, *values, f"{row.mean:.1f}", f"{row.null_share:.1%}")
     return table
+
+
+def _likeness_table(figures: list[Likeness]) -> Table:
+    table = Table(box=None, padding=(0, 2, 0, 0))
+    table.add_column("figure", no_wrap=True)
+    for heading in ("original", "synthetic", "off by", "halves", "draws"):
+        table.add_column(heading, justify="right", no_wrap=True)
+    for figure in figures:
+        mark = "*" if figure.is_close is False else " "
+        table.add_row(
+            Text(figure.name),
+            "" if figure.kind == DISTANCE else _number(figure.original),
+            "" if figure.kind == DISTANCE else _number(figure.synthetic),
+            _apart(figure.difference, figure.kind, is_signed=figure.kind != DISTANCE) + mark,
+            _apart(figure.halves, figure.kind),
+            _apart(figure.draws, figure.kind),
+        )
+    return table
+
+
+def _apart(value: float | None, kind: str, *, is_signed: bool = False) -> str:
+    if value is None:
+        return "none"
+    sign = "+" if is_signed else ""
+    return f"{value:{sign}.1%}" if kind == RELATIVE else f"{value:{sign}.3f}"
 
 
 def _number(value: float | None) -> str:
