@@ -117,6 +117,8 @@ async def _work(task: WorkerTask, pipe: Pipe) -> None:
 
     await worker.prepare()
     loop.add_reader(pipe.fileno(), on_command)
+    # The event loop makes the pipe non-blocking; a progress larger than its buffer would then end the worker.
+    os.set_blocking(pipe.fileno(), True)
     await worker.warm_up()
     pipe.send(Ready(task.worker))
     clock = await start
