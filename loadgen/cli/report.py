@@ -9,15 +9,23 @@ from typing import Annotated
 
 import typer
 
+from loadgen.atomic_file import write_text
 from loadgen.cli import console
 from loadgen.durations import parse_duration_s
 from loadgen.errors import ExitCode, RunError, UsageError
 from loadgen.replay.run_folder import RunFolder
+from loadgen.report.charts import charts_of
+from loadgen.report.curves import Curves, curves
+from loadgen.report.figures import Missing
 from loadgen.report.goodput import Bound, parse_goodput
 from loadgen.report.limit import Limit, error_rate_limit, parse_limit
-from loadgen.report.report import build_report, write_report
+from loadgen.report.page import as_page
+from loadgen.report.production import Production, production_of
+from loadgen.report.recorded_run import RecordedRun, read_run
+from loadgen.report.report import Report, build_report, report_of, write_report
 from loadgen.report.terminal import render
 from loadgen.report.validity import Thresholds
+from loadgen.trace.parquet import read_trace
 
 _PANEL = "Keeping and judging"
 
@@ -60,6 +68,15 @@ def report(
     max_error_rate: MaxErrorRate = None,
     max_lateness: MaxLateness = None,
     goodput: Goodput = None,
+    html: Annotated[
+        Path | None, typer.Option("--html", help="Also write one page with charts; it works offline.")
+    ] = None,
+    trace: Annotated[
+        Path | None,
+        typer.Option(
+            "--trace", help="The trace that was replayed: its own latencies stand beside the run's."
+        ),
+    ] = None,
     as_json: Annotated[
         bool, typer.Option("--json", help="Print the report as JSON on standard output.")
     ] = False,
@@ -73,7 +90,13 @@ def report(
     criteria = criteria_from(
         slo=slo, max_error_rate=max_error_rate, max_lateness=max_lateness, goodput=goodput
     )
-    raise typer.Exit(show_report(folder, criteria, as_json=as_json))
+    read = read_run(folder)
+    built = report_of(read, criteria.thresholds, criteria.limits, criteria.bounds)
+    _keep(built, folder)
+    if html is not None:
+        charts = charts_of(built, _curves(built, read), _production(trace, read))
+        _write(html, as_page(built, charts))
+    raise typer.Exit(_show(built, as_json=as_json))
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,13 +134,49 @@ def criteria_from(
 def show_report(folder: RunFolder, criteria: Criteria, *, as_json: bool) -> ExitCode:
     """Build, keep and print the report of `folder`; returns what the verb's exit status should be."""
     built = build_report(folder, criteria.thresholds, criteria.limits, criteria.bounds)
+    _keep(built, folder)
+    return _show(built, as_json=as_json)
+
+
+def _keep(built: Report, folder: RunFolder) -> None:
     try:
         write_report(built, folder)
     except RunError as error:
         # A folder that cannot be written to (an archive) can still be read.
         console.note(f"note: {error.message}")
+
+
+def _show(built: Report, *, as_json: bool) -> ExitCode:
     if as_json:
         console.print_json(built.as_json())
     else:
         render(built, console.out())
     return built.exit_code
+
+
+def _curves(built: Report, read: RecordedRun) -> Curves:
+    return curves(read.seen, built.timeline.bin_s, len(built.timeline.labels))
+
+
+def _production(path: Path | None, read: RecordedRun) -> Production | None:
+    """Of the trace at `path`, which must be the one that was replayed. Raises UsageError where it is another."""
+    if path is None:
+        return None
+    trace = read_trace(path)
+    if trace.trace_id != read.schedule.trace_id:
+        raise UsageError(
+            f"--trace {path}: is not the trace of this run", hint="give the one that was replayed"
+        )
+    found = production_of(trace, read.seen)
+    if isinstance(found, Missing):
+        console.note(f"note: {found.reason}")
+        return None
+    return found
+
+
+def _write(path: Path, text: str) -> None:
+    try:
+        write_text(path, text)
+    except OSError as exc:
+        raise UsageError(f"{path}: cannot be written ({exc.strerror})", hint="give another place") from exc
+    console.note(f"written: {path}")

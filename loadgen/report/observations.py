@@ -57,6 +57,16 @@ class Observations:
         for code, label in enumerate(labels.dictionary.to_pylist()):
             yield label, Observations(measured.take(pa.array(order[bounds[code] : bounds[code + 1]])))
 
+    def ended_as(self, outcome: Outcome) -> Mask:
+        return np.asarray(self.outcome == outcome.value, dtype=bool)
+
+    def window_masks(self) -> Iterator[tuple[str, Mask]]:
+        """Label and records of each window that any were planned in, in order of appearance."""
+        labels = self.records.column("window").cast(pa.string()).combine_chunks().dictionary_encode()
+        codes = np.asarray(labels.indices.to_numpy(zero_copy_only=False))
+        for code, label in enumerate(labels.dictionary.to_pylist()):
+            yield label, np.asarray(codes == code, dtype=bool)
+
     @cached_property
     def is_ok(self) -> Mask:
         return np.asarray(self.outcome == Outcome.OK.value, dtype=bool)

@@ -61,7 +61,7 @@ def outcome_counts(seen: Observations, planned: int) -> list[OutcomeCount]:
             OutcomeCount(
                 outcome.value,
                 int(mask.sum()),
-                _against(outcome),
+                against(outcome),
                 distribution(durations[mask], "none of them was sent and ended"),
                 tuple(list(texts)[:_NUM_EXAMPLES]),
             )
@@ -72,7 +72,8 @@ def outcome_counts(seen: Observations, planned: int) -> list[OutcomeCount]:
     return counts
 
 
-def _against(outcome: Outcome) -> str:
+def against(outcome: Outcome) -> str:
+    """On whose account an outcome goes: the target, the generator, or nobody."""
     if outcome is Outcome.OK or outcome in UNDECIDED:
         return "nobody"
     return "the generator" if outcome in OWN_FAULTS else "the target"

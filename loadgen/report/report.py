@@ -7,10 +7,6 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
-import numpy as np
-import pyarrow as pa
-import pyarrow.parquet as pq
-
 from loadgen.atomic_file import write_text
 from loadgen.errors import ExitCode, RunError
 from loadgen.percentiles import METHOD
@@ -23,8 +19,8 @@ from loadgen.report.injected import Injected, injected_windows
 from loadgen.report.limit import Limit, LimitVerdict, judge_limits
 from loadgen.report.measures import Measures, measure
 from loadgen.report.metric import METRICS
-from loadgen.report.observations import Observations
 from loadgen.report.outcomes import UNRECORDED, OutcomeCount, Tokens, outcome_counts, token_counts
+from loadgen.report.recorded_run import RecordedRun, read_run
 from loadgen.report.stages import Stages, receipt_lateness, stages
 from loadgen.report.timeline import Timeline, timeline
 from loadgen.report.validity import Thresholds, Validity, judge
@@ -167,21 +163,16 @@ def build_report(
     folder: RunFolder, thresholds: Thresholds, limits: Sequence[Limit] = (), bounds: Sequence[Bound] = ()
 ) -> Report:
     """Read a run folder and measure it. Raises RunError or ScheduleError where it cannot be read."""
-    facts = folder.read_facts()
-    if "status" not in facts:
-        raise RunError(f"{folder.path / 'run.json'}: tells no status", hint="restore it, or repeat the run")
-    if facts["status"] == RunStatus.RUNNING:
-        # A run that is still sending looks the same from outside: what it has on disk is what is told.
-        facts = {
-            **facts,
-            "status": RunStatus.INTERRUPTED.value,
-            "exit_reason": "killed, or not finished yet",
-        }
-    schedule = folder.read_schedule()
-    seen = Observations(folder.read_requests().combine_chunks())
-    run_end_s = _run_end_s(facts, seen)
-    planned_s = schedule.planned_ns / 1e9
-    measured = measure(seen, schedule.windows, run_end_s, planned_s, bounds)
+    return report_of(read_run(folder), thresholds, limits, bounds)
+
+
+def report_of(
+    run: RecordedRun, thresholds: Thresholds, limits: Sequence[Limit] = (), bounds: Sequence[Bound] = ()
+) -> Report:
+    """Measure a run that was read."""
+    facts, schedule, seen = run.facts, run.schedule, run.seen
+    planned_s = run.planned_s
+    measured = measure(seen, schedule.windows, run.run_end_s, planned_s, bounds)
     outcomes = outcome_counts(seen, schedule.num_requests)
     verdicts = judge_limits(limits, measured)
     validity = judge(measured[0].figures, {o.name: o.count for o in outcomes}, facts, thresholds)
@@ -194,7 +185,7 @@ def build_report(
         tokens=tokens,
         stages=stages(seen),
         receipt=receipt_lateness(seen, facts.get("started_unix_ns")),
-        timeline=timeline(seen, schedule.windows, run_end_s, _telemetry(folder), planned_s),
+        timeline=timeline(seen, schedule.windows, run.run_end_s, run.telemetry, planned_s),
         validity=validity,
         diagnosis=tuple(diagnose(measured, validity, (facts.get("target") or {}).get("facts"), verdicts)),
         limits=tuple(verdicts),
@@ -213,24 +204,6 @@ def write_report(report: Report, folder: RunFolder) -> None:
         write_text(folder.report_path, json.dumps(report.as_json(), indent=1, allow_nan=False) + "\n")
     except OSError as exc:
         raise RunError(f"{folder.report_path}: cannot be written ({exc.strerror})") from exc
-
-
-def _run_end_s(facts: dict[str, Any], seen: Observations) -> float:
-    """When the run ended on its clock; of a killed run, the last moment that was recorded."""
-    if facts.get("run_end_ns") is not None:
-        return float(facts["run_end_ns"]) / 1e9
-    ends = seen.seconds("end_ns")
-    ends = ends[~np.isnan(ends)]
-    return float(ends.max()) if ends.size else 0.0
-
-
-def _telemetry(folder: RunFolder) -> pa.Table | None:
-    if not folder.telemetry_path.is_file():
-        return None
-    try:
-        return pq.read_table(folder.telemetry_path)
-    except (OSError, pa.ArrowException) as exc:
-        raise RunError(f"{folder.telemetry_path}: cannot be read ({exc})".splitlines()[0]) from exc
 
 
 def _warnings(tokens: Tokens, unrecorded: int) -> list[str]:

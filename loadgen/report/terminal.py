@@ -10,8 +10,8 @@ from rich.table import Table
 from rich.text import Text
 
 from loadgen.durations import format_duration
+from loadgen.report import words
 from loadgen.report.figures import Distribution, Missing
-from loadgen.report.injected import injected_windows, worst
 from loadgen.report.measures import Measures
 from loadgen.report.metric import BY_NAME
 from loadgen.report.report import Report
@@ -52,25 +52,17 @@ def render(report: Report, console: Console) -> None:
 
 
 def _headline(report: Report, console: Console) -> None:
-    facts = report.facts
-    trace, target = facts.get("trace") or {}, facts.get("target") or {}
-    status = report.status + (f" ({facts['exit_reason']})" if facts.get("exit_reason") else "")
-    valid = "valid" if report.validity.is_valid else "INVALID: the generator was the limit"
-    console.print(Text(f"run {facts.get('run_id')}: {status}, {valid}", style="bold"))
-    console.print(
-        _text(f"{trace.get('name')} at {target.get('url')}, model {target.get('model')}"), soft_wrap=True
-    )
-    shares = ", ".join(f"{outcome.count} {outcome.name}" for outcome in report.outcomes)
-    console.print(Text(f"{report.planned} planned: {shares}"))
-    if (held_least := worst(report.injected)) is not None:
+    console.print(Text(words.title(report), style="bold"))
+    console.print(_text(words.what(report)), soft_wrap=True)
+    console.print(Text(words.counts(report)))
+    if (held_least := words.held_least(report)) is not None:
         held = {True: "yes", False: "NO", None: "cannot be told"}[held_least.has_held]
         console.print(
             Text(f"held in {held_least.label}: {held} ({held_least.words}; {held_least.recovery_words})")
         )
-    for judged in report.limits:
-        if judged.window == report.measured[0].label and not judged.kept:
-            value = _in_unit(judged.value, BY_NAME[judged.limit.metric].unit)
-            console.print(Text(f"limit {judged.limit.text}: BROKEN ({value})", style="bold red"))
+    for judged in words.broken_limits(report):
+        value = words.in_unit(judged.value, BY_NAME[judged.limit.metric].unit)
+        console.print(Text(f"limit {judged.limit.text}: BROKEN ({value})", style="bold red"))
     for verdict in report.diagnosis:
         console.print(Text(f"  -> {verdict.name}", style="bold"))
     console.print()
@@ -79,7 +71,7 @@ def _headline(report: Report, console: Console) -> None:
 def _metrics(report: Report, console: Console) -> None:
     """One column a window; further injections, when there are many, are in report.json."""
     occupied = [one for one in report.measured if one.requests or one.label == "overall"]
-    shown = _shown(occupied)
+    shown = words.most_telling(report, occupied, _MAX_COLUMNS)
     left_out = len(occupied) - len(shown)
     table = Table(box=None, padding=(0, 2, 0, 0), header_style="bold")
     table.add_column("")
@@ -111,28 +103,8 @@ def _metrics(report: Report, console: Console) -> None:
     console.print()
 
 
-def _shown(measured: Sequence[Measures]) -> list[Measures]:
-    """Those that fit: overall, baseline, the injection that held least and its recovery, then the first others."""
-    held_least = worst(injected_windows(measured))
-    of_interest = {"overall", "baseline"}
-    if held_least is not None:
-        of_interest |= {held_least.label, f"recovery-{held_least.label.rpartition('-')[2]}"}
-    ranked = sorted(measured, key=lambda measures: measures.label not in of_interest)
-    kept = {measures.label for measures in ranked[:_MAX_COLUMNS]}
-    return [measures for measures in measured if measures.label in kept]
-
-
 def _text(foreign: str, style: str = "") -> Text:
-    """Text from outside, which may hold what would move a terminal's cursor: `?` in its place."""
-    return Text("".join(char if char.isprintable() else "?" for char in foreign), style=style)
-
-
-def _in_unit(value: float | None, unit: str) -> str:
-    if value is None:
-        return "no value"
-    if unit == "share":
-        return f"{value:.1%}"
-    return format_duration(value) if unit == "s" else f"{value:.2f}"
+    return Text(words.plain(foreign), style=style)
 
 
 def _named(name: str) -> str:
@@ -142,7 +114,7 @@ def _named(name: str) -> str:
 
 def _value(measures: Measures, name: str) -> str:
     figure = measures.figures.get(name)
-    return _in_unit(figure, BY_NAME[name].unit) if isinstance(figure, float) else "-"
+    return words.in_unit(figure, BY_NAME[name].unit) if isinstance(figure, float) else "-"
 
 
 def _statistic(measures: Measures, name: str, statistic: str) -> str:
@@ -154,7 +126,7 @@ def _time_line(report: Report, console: Console, bars: str) -> None:
     line = report.timeline
     groups = _groups(len(line.labels))
     console.print(Text(f"over time (each mark {format_duration(line.bin_s * groups[0][1])}):", style="bold"))
-    for name, words, unit in (
+    for name, caption, unit in (
         ("offered", "offered", "/s"),
         ("in_flight", "in flight", ""),
         ("latency_p99", "p99 latency", "s"),
@@ -173,7 +145,7 @@ def _time_line(report: Report, console: Console, bars: str) -> None:
             for value in values
         )
         top = format_duration(highest) if unit == "s" else f"{highest:.4g}{unit}"
-        console.print(Text(f"  {words:<12}{marks}  max {top}"))
+        console.print(Text(f"  {caption:<12}{marks}  max {top}"))
     marks = "".join(
         "^" if any(label.startswith(("peak", "burst")) for label in line.labels[start:end]) else " "
         for start, end in _spans(groups)
@@ -229,23 +201,11 @@ def _stages(found: Stages, console: Console) -> None:
 
 def _sending(report: Report, console: Console) -> None:
     overall = report.measured[0]
-    late, ours = overall.distribution("lateness"), overall.distribution("dispatch_lateness")
-    if late is None or ours is None:
+    if overall.distribution("lateness") is None or overall.distribution("dispatch_lateness") is None:
         return
-    console.print(
-        Text(
-            f"sending: lateness p50 {format_duration(late.p50)}, p99 {format_duration(late.p99)}, "
-            f"max {format_duration(late.max)}; our own part p99 {format_duration(ours.p99)} "
-            f"(limit {format_duration(report.validity.limit_s)})"
-        )
-    )
+    console.print(Text(f"sending: {words.lateness(report)}"))
     if isinstance(report.receipt, Distribution):
-        console.print(
-            Text(
-                f"as the server saw it: received p50 {format_duration(report.receipt.p50)}, "
-                f"p99 {format_duration(report.receipt.p99)} after the planned send"
-            )
-        )
+        console.print(Text(words.receipt(report.receipt)))
     workers = (report.facts.get("generator") or {}).get("workers") or []
     for worker in workers:
         share = worker["cpu_s"] / worker["wall_s"] if worker["wall_s"] else 0.0
@@ -259,7 +219,7 @@ def _sending(report: Report, console: Console) -> None:
 
 def _limits(report: Report, console: Console) -> None:
     table = Table(box=None, padding=(0, 2, 0, 0), header_style="bold")
-    labels = [measures.label for measures in _shown(report.measured)]
+    labels = [measures.label for measures in words.most_telling(report, report.measured, _MAX_COLUMNS)]
     table.add_column("limit")
     for label in labels:
         table.add_column(label, justify="right")

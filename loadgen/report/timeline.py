@@ -25,6 +25,7 @@ _GAUGES = {
     "tgi_queue_size": "server_waiting",
     "tgi_batch_current_size": "server_running",
 }
+_QUEUE_MOMENTS = ("parsed", "pre_start", "enqueued", "exec_start", "finished")
 
 Series = list[float | None]
 
@@ -35,7 +36,8 @@ class Timeline:
 
     bin_s: seconds of a bin. labels: the window of each bin, an injection before others.
     series: offered, sent, served, failed (requests a second); tokens (a second, by arrival); in_flight (mean
-    over the bin); latency_p50, latency_p99, ttft_p50 (s, by planned moment); server_waiting, server_running.
+    over the bin); latency_p50, latency_p99, ttft_p50 (s, by planned moment); queue_share and batch (mean rows), of
+    the answers planned in it whose server tells stages; server_waiting, server_running.
     """
 
     bin_s: float
@@ -73,10 +75,32 @@ def timeline(
         ("latency_p99", "latency", 99),
         ("ttft_p50", "ttft", 50),
     ):
-        series[name] = _percentile(places, seen.per_request[metric], percent, count)
+        series[name] = binned_percentile(places, seen.per_request[metric], percent, count)
+    series |= _of_stages(seen, places, count)
     if telemetry is not None:
         series |= _gauges(telemetry, edges)
     return Timeline(bin_s, tuple(_label(windows, edges[i], edges[i + 1]) for i in range(count)), series)
+
+
+def _of_stages(seen: Observations, places: npt.NDArray[np.int64], count: int) -> dict[str, Series]:
+    """Queue share and mean batch of the answers planned in each bin; nothing where no server told its stages."""
+    known = seen.has_stages
+    series: dict[str, Series] = {}
+    if known.any():
+        spans = {name: seen.seconds(f"server_{name}_us")[known] for name in _QUEUE_MOMENTS}
+        waits = spans["pre_start"] - spans["parsed"] + spans["exec_start"] - spans["enqueued"]
+        waited = np.bincount(places[known], waits, count)
+        whole = np.bincount(places[known], spans["finished"], count)
+        series["queue_share"] = [
+            float(part / total) if total > 0 else None for part, total in zip(waited, whole, strict=True)
+        ]
+    batches = seen.numbers("server_mean_batch")
+    told = ~np.isnan(batches)
+    if told.any():
+        sums = np.bincount(places[told], batches[told], count)
+        counts = np.bincount(places[told], minlength=count)
+        series["batch"] = [float(s / c) if c else None for s, c in zip(sums, counts, strict=True)]
+    return series
 
 
 def _rates(moments: Floats, edges: Floats) -> Series:
@@ -102,7 +126,8 @@ def _passed_since(moments: Floats, edges: Floats) -> Floats:
     return np.asarray(counts * edges - sums[counts], dtype=np.float64)
 
 
-def _percentile(places: npt.NDArray[np.int64], values: Floats, percent: float, count: int) -> Series:
+def binned_percentile(places: npt.NDArray[np.int64], values: Floats, percent: float, count: int) -> Series:
+    """Nearest rank in each of `count` bins of the values that are not NaN; places: the bin of each value."""
     known = ~np.isnan(values)
     places, values = places[known], values[known]
     order = np.argsort(places, kind="stable")

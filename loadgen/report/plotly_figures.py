@@ -1,0 +1,180 @@
+"""Charts as figures for plotly.js, in plain values. A colour is a place in the page's palette, which has themes."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+from loadgen.report.chart import Chart, HeatChart, Line, LineChart, PartsChart, Shade
+
+_PANEL_PX = 150
+_SINGLE_PX = 320
+_ROW_PX = 26
+# Of the height, between two panels: room for the legend of the lower one.
+_GAP_PX = 44
+_MAX_LABELLED = 6
+_DASHES = ("solid", "dash", "dot", "dashdot")
+
+
+def figure_of(chart: Chart) -> dict[str, Any]:
+    """`data` and `layout` of plotly.js, `height_px`, and `is_time` where x is seconds from the run's start."""
+    if isinstance(chart, LineChart):
+        return _lines(chart)
+    if isinstance(chart, HeatChart):
+        return _heat(chart)
+    assert isinstance(chart, PartsChart)
+    return _parts(chart)
+
+
+def _lines(chart: LineChart) -> dict[str, Any]:
+    count = len(chart.panels)
+    panel_px = _SINGLE_PX if count == 1 else _PANEL_PX
+    height_px = count * panel_px + (count - 1) * _GAP_PX
+    data: list[dict[str, Any]] = []
+    layout: dict[str, Any] = {
+        "margin": {"l": 58, "r": 14, "t": 40, "b": 60},
+        "hovermode": "x unified" if chart.is_time else "closest",
+        "hoversubplots": "axis",
+        "barmode": "stack",
+        "xaxis": {
+            "title": {"text": _plain(chart.x_title)},
+            "type": "log" if chart.x_is_log else "linear",
+            "anchor": f"y{count}" if count > 1 else "y",
+            "hoverformat": ".4~g",
+        },
+        "shapes": _shapes(chart.shaded),
+    }
+    if not chart.x_is_log:
+        layout["xaxis"]["rangemode"] = "tozero"
+    for place, panel in enumerate(chart.panels):
+        number = "" if place == 0 else str(place + 1)
+        top = 1 - place * (panel_px + _GAP_PX) / height_px
+        unit = f" ({panel.unit})" if panel.unit else ""
+        layout[f"yaxis{number}"] = {
+            "domain": [max(0.0, top - panel_px / height_px), top],
+            "type": "log" if panel.is_log else "linear",
+            "rangemode": "tozero",
+            "hoverformat": ".4~g",
+            "nticks": 5 if count > 1 else 8,
+        }
+        layout[f"legend{number}"] = {
+            "orientation": "h", "x": 0, "xanchor": "left", "y": top, "yanchor": "bottom",
+            "title": {"text": f"<b>{_plain(panel.title + unit)}</b>", "side": "left"},
+        }  # fmt: skip
+        for order, line in enumerate(panel.lines):
+            data.append(_trace(line, order, panel.unit, number))
+    return {"data": data, "layout": layout, "height_px": height_px + 100, "is_time": chart.is_time}
+
+
+def _trace(line: Line, order: int, unit: str, axis: str) -> dict[str, Any]:
+    trace: dict[str, Any] = {
+        "name": _plain(line.name),
+        "x": _short(line.x),
+        "y": _short(line.y),
+        "yaxis": f"y{axis}",
+        "legend": f"legend{axis}",
+        "showlegend": True,
+        "hovertemplate": f"%{{y}} {_plain(unit)}",
+    }
+    colour = order
+    if line.mark == "bars":
+        return trace | {"type": "bar", "marker": {"color": colour}}
+    trace["type"] = "scatter"
+    if line.mark == "dots":
+        return trace | {"mode": "markers", "marker": {"color": colour, "size": 4, "opacity": 0.45}}
+    # Lines differ in their dashes too, for eyes that do not tell the colours apart.
+    stroke = {"color": colour, "width": 1.8, "dash": _DASHES[order % len(_DASHES)]}
+    if line.mark == "step":
+        stroke["shape"] = "hv"
+    if _has_lonely(line.y):
+        # A value between two gaps has no line.
+        trace |= {"mode": "lines+markers", "marker": {"color": colour, "size": 3}}
+    else:
+        trace["mode"] = "lines"
+    return trace | {"line": stroke, "connectgaps": False}
+
+
+def _has_lonely(values: Sequence[float | None]) -> bool:
+    known = [False, *(value is not None for value in values), False]
+    return any(known[i] and not known[i - 1] and not known[i + 1] for i in range(1, len(known) - 1))
+
+
+def _heat(chart: HeatChart) -> dict[str, Any]:
+    edges_s = chart.heat.latency_edges_s
+    factor, unit = (1e3, "ms") if edges_s[-1] < 2 else (1.0, "s")
+    highest = max(max(row) for row in chart.heat.counts)
+    ticks = [10**power for power in range(len(str(highest)))]
+    trace = {
+        "type": "heatmap",
+        "x": _short(chart.heat.time_edges_s),
+        "y": _short([edge * factor for edge in edges_s]),
+        "z": [_short([math.log10(count) if count else None for count in row]) for row in chart.heat.counts],
+        "customdata": [list(row) for row in chart.heat.counts],
+        "hovertemplate": f"%{{customdata}} answers<br>%{{y:.4~g}} {unit} at %{{x:.4~g}} s<extra></extra>",
+        "hoverongaps": False,
+        "colorscale": "Cividis",
+        "colorbar": {
+            "title": {"text": "answers", "side": "right"}, "thickness": 10, "tickmode": "array",
+            "tickvals": [math.log10(tick) for tick in ticks], "ticktext": [str(tick) for tick in ticks],
+        },
+    }  # fmt: skip
+    layout = {
+        "margin": {"l": 58, "r": 14, "t": 20, "b": 60},
+        "hovermode": "closest",
+        "xaxis": {"title": {"text": "seconds from the start"}, "rangemode": "tozero"},
+        "yaxis": {"title": {"text": f"latency ({unit})"}, "type": "log", "nticks": 6},
+        "shapes": _shapes(chart.shaded),
+    }
+    return {"data": [trace], "layout": layout, "height_px": _SINGLE_PX + 90, "is_time": True}
+
+
+def _parts(chart: PartsChart) -> dict[str, Any]:
+    """Each part on a row of its own that begins where the one before it ends: the eye sees that they add up."""
+    begins, total = [], 0.0
+    for _, value in chart.parts:
+        begins.append(total)
+        total += value
+    names = [_plain(name) for name, _ in chart.parts]
+    trace = {
+        "type": "bar", "orientation": "h",
+        "y": [*names, "= latency"],
+        "x": _short([*(value for _, value in chart.parts), total]),
+        "base": _short([*begins, 0.0]),
+        "marker": {"color": [0] * (len(names) - 1) + [1, 2]},
+        "customdata": _short([*(value for _, value in chart.parts), total]),
+        "hovertemplate": f"%{{y}}: %{{customdata:.4~g}} {_plain(chart.unit)}<extra></extra>",
+    }  # fmt: skip
+    layout = {
+        "margin": {"l": 10, "r": 14, "t": 20, "b": 50},
+        "hovermode": "closest",
+        "bargap": 0.25,
+        "showlegend": False,
+        "xaxis": {"title": {"text": f"mean ({_plain(chart.unit)})"}},
+        "yaxis": {"autorange": "reversed", "automargin": True, "type": "category"},
+    }
+    height_px = _ROW_PX * (len(names) + 1) + 100
+    return {"data": [trace], "layout": layout, "height_px": height_px, "is_time": False}
+
+
+def _shapes(shaded: Sequence[Shade]) -> list[dict[str, Any]]:
+    shapes = []
+    for shade in shaded:
+        shape: dict[str, Any] = {
+            "type": "rect", "xref": "x", "yref": "paper", "x0": shade.start_s, "x1": shade.end_s, "y0": 0, "y1": 1,
+            "layer": "below", "line": {"width": 0},
+        }  # fmt: skip
+        if len(shaded) <= _MAX_LABELLED:
+            shape["label"] = {"text": _plain(shade.label), "textposition": "top left", "font": {"size": 10}}
+        shapes.append(shape)
+    return shapes
+
+
+def _short(values: Iterable[float | None]) -> list[float | None]:
+    """Five digits are more than a plot can show, and a third of the bytes."""
+    return [None if value is None else float(f"{value:.5g}") for value in values]
+
+
+def _plain(text: str) -> str:
+    """plotly.js reads some tags in its texts."""
+    return text.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")

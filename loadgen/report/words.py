@@ -1,0 +1,81 @@
+"""Words that the terminal, the page and the Markdown share: a run's title, its counts, what held least."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from loadgen.durations import format_duration
+from loadgen.report.figures import Distribution
+from loadgen.report.injected import Injected, worst
+from loadgen.report.limit import LimitVerdict
+from loadgen.report.measures import Measures
+from loadgen.report.report import Report
+
+
+def plain(text: str) -> str:
+    """Text from outside, which may hold what moves a cursor or turns the direction of writing: `?` in its place."""
+    return "".join(char if char.isprintable() else "?" for char in text)
+
+
+def title(report: Report) -> str:
+    reason = report.facts.get("exit_reason")
+    status = report.status + (f" ({reason})" if reason else "")
+    valid = "valid" if report.validity.is_valid else "INVALID: the generator was the limit"
+    return f"run {report.facts.get('run_id')}: {status}, {valid}"
+
+
+def what(report: Report) -> str:
+    trace, target = report.facts.get("trace") or {}, report.facts.get("target") or {}
+    return f"{trace.get('name')} at {target.get('url')}, model {target.get('model')}"
+
+
+def counts(report: Report) -> str:
+    shares = ", ".join(f"{outcome.count} {outcome.name}" for outcome in report.outcomes)
+    return f"{report.planned} planned: {shares}"
+
+
+def held_least(report: Report) -> Injected | None:
+    return worst(report.injected)
+
+
+def broken_limits(report: Report) -> list[LimitVerdict]:
+    """Overall: they decide the exit code."""
+    overall = report.measured[0].label
+    return [one for one in report.limits if one.window == overall and not one.kept]
+
+
+def lateness(report: Report) -> str:
+    overall = report.measured[0]
+    late, ours = overall.distribution("lateness"), overall.distribution("dispatch_lateness")
+    if late is None or ours is None:
+        return "nothing was sent"
+    return (
+        f"lateness p50 {format_duration(late.p50)}, p99 {format_duration(late.p99)}, max "
+        f"{format_duration(late.max)}; our own part p99 {format_duration(ours.p99)} (limit "
+        f"{format_duration(report.validity.limit_s)})"
+    )
+
+
+def receipt(spans: Distribution) -> str:
+    return (
+        f"as the server saw it: received p50 {format_duration(spans.p50)}, p99 {format_duration(spans.p99)} after "
+        "the planned send"
+    )
+
+
+def in_unit(value: float | None, unit: str) -> str:
+    if value is None:
+        return "no value"
+    if unit == "share":
+        return f"{value:.1%}"
+    return format_duration(value) if unit == "s" else f"{value:.2f}"
+
+
+def most_telling(report: Report, measured: Sequence[Measures], most: int) -> list[Measures]:
+    """So many at most: overall, baseline, the injection that held least and its recovery, then the first others."""
+    of_interest = {"overall", "baseline"}
+    if (least := held_least(report)) is not None:
+        of_interest |= {least.label, f"recovery-{least.label.rpartition('-')[2]}"}
+    ranked = sorted(measured, key=lambda measures: measures.label not in of_interest)
+    kept = {measures.label for measures in ranked[:most]}
+    return [measures for measures in measured if measures.label in kept]
