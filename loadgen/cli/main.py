@@ -71,6 +71,7 @@ VERBS: Mapping[str, Verb] = {
         "loadgen compare reports/a-1 --to reports/b-1 --fail-on 'ttft p99 > +5%'",
         command_class="ManyRunsCommand",
     ),
+    "calibrate": Verb("loadgen.cli.calibrate"),
     "serve": Verb(
         "loadgen.cli.serve",
         settings={

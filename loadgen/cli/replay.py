@@ -12,6 +12,7 @@ import typer
 
 from loadgen.cli import console
 from loadgen.cli import shape_options as options
+from loadgen.cli.calibrate import compare_with_calibration
 from loadgen.cli.live import LiveDisplay
 from loadgen.cli.plan import show_plan
 from loadgen.cli.report import MaxErrorRate, MaxLateness, Slo, criteria_from, show_report
@@ -21,6 +22,8 @@ from loadgen.plan.planner import plan
 from loadgen.plan.prompts import CHARS_PER_TOKEN, PromptMaker
 from loadgen.plan.schedule import Schedule
 from loadgen.plan.summary import summarise
+from loadgen.replay.consent import refuse_without_consent
+from loadgen.replay.descriptors import least_connections, refuse_beyond_descriptors
 from loadgen.replay.dialects import DIALECT_NAMES, dialect_named
 from loadgen.replay.httpx_transport import has_http2
 from loadgen.replay.payloads import Asking
@@ -43,6 +46,7 @@ from loadgen.replay.transport import TRANSPORT_NAMES
 from loadgen.replay.worker import WorkerSettings
 from loadgen.telemetry.server_metrics import ServerMetrics
 from loadgen.trace.parquet import read_trace
+from loadgen.trace.statistics import SECOND_NS, peak_within
 
 _TARGET, _SENDING, _WAITING, _KEEPING = "Target", "Sending", "How long to wait", "Keeping and judging"
 
@@ -198,6 +202,12 @@ def replay(  # one local a option: the command line is wide, and flat is how it 
         bool,
         _in(_SENDING, "--realtime", help="Send before ordinary processes run; needs root or CAP_SYS_NICE."),
     ] = False,
+    yes: Annotated[
+        bool,
+        _in(
+            _SENDING, "--yes", help="Send more than 50 requests a second to a public address without asking."
+        ),
+    ] = False,
     max_concurrency: Annotated[
         int | None,
         _in(
@@ -314,6 +324,7 @@ def replay(  # one local a option: the command line is wide, and flat is how it 
             command=redacted_command(["loadgen", *sys.argv[1:]]),
             options=_kept_options(context),
         )
+        _refuse_what_must_not_start(run, is_asked=sys.stdin.isatty() and not yes)
         folder, signal_name = _execute(run, schedule)
 
     code = show_report(folder, criteria, as_json=as_json)
@@ -321,9 +332,23 @@ def replay(  # one local a option: the command line is wide, and flat is how it 
     raise typer.Exit(128 + signal.Signals[signal_name] if signal_name else code)
 
 
+def _refuse_what_must_not_start(run: Run, *, is_asked: bool) -> None:
+    planned_ns, target = run.schedule.planned_ns, run.settings.target
+    needed = least_connections(planned_ns, run.settings.max_concurrency)
+    refuse_beyond_descriptors(-(-needed // run.num_workers))
+    if is_asked:
+        refuse_without_consent(
+            target.host,
+            target.address,
+            peak_within(planned_ns, SECOND_NS),
+            is_own_socket=target.unix_socket is not None,
+        )
+
+
 def _execute(run: Run, schedule: Schedule) -> tuple[RunFolder, str | None]:
     # Before the first send: a wrong unit or window is seen here, not after half an hour.
     show_plan(console.err(), schedule, summarise(schedule), title=run.trace_name)
+    compare_with_calibration(run)
     model = f", model {run.asking.model}" if run.asking.model else ""
     console.note(f"sending to {run.settings.target.url}{model}")
     with LiveDisplay(schedule) as display:
