@@ -16,10 +16,14 @@ from loadgen.errors import ExitCode, RunError, UsageError
 from loadgen.replay.run_folder import RunFolder
 from loadgen.report.charts import charts_of
 from loadgen.report.curves import Curves, curves
+from loadgen.report.export.forms import FORMS, write_exports
 from loadgen.report.figures import Missing
 from loadgen.report.goodput import Bound, parse_goodput
+from loadgen.report.junit import as_junit
 from loadgen.report.limit import Limit, error_rate_limit, parse_limit
+from loadgen.report.markdown import as_markdown
 from loadgen.report.page import as_page
+from loadgen.report.plots import write_plots
 from loadgen.report.production import Production, production_of
 from loadgen.report.recorded_run import RecordedRun, read_run
 from loadgen.report.report import Report, build_report, report_of, write_report
@@ -28,6 +32,7 @@ from loadgen.report.validity import Thresholds
 from loadgen.trace.parquet import read_trace
 
 _PANEL = "Keeping and judging"
+_FORMS = "Forms"
 
 Slo = Annotated[
     list[str] | None,
@@ -69,12 +74,47 @@ def report(
     max_lateness: MaxLateness = None,
     goodput: Goodput = None,
     html: Annotated[
-        Path | None, typer.Option("--html", help="Also write one page with charts; it works offline.")
+        Path | None,
+        typer.Option(
+            "--html", metavar="FILE", rich_help_panel=_FORMS, help="One page with charts; it works offline."
+        ),
+    ] = None,
+    plots: Annotated[
+        Path | None,
+        typer.Option("--plots", metavar="DIR", rich_help_panel=_FORMS, help="Each chart as PNG and SVG."),
+    ] = None,
+    markdown: Annotated[
+        Path | None,
+        typer.Option(
+            "--markdown", metavar="FILE", rich_help_panel=_FORMS, help="For a comment under a merge request."
+        ),
+    ] = None,
+    junit: Annotated[
+        Path | None,
+        typer.Option("--junit", metavar="FILE", rich_help_panel=_FORMS, help="JUnit XML: a case a limit."),
+    ] = None,
+    export: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--export",
+            metavar="FORM",
+            rich_help_panel=_FORMS,
+            help=f"For other tools: {', '.join(FORMS)}. May be given again.",
+        ),
+    ] = None,
+    export_dir: Annotated[
+        Path | None,
+        typer.Option(
+            "--export-dir", metavar="DIR", rich_help_panel=_FORMS, help="Default: export/ in the run folder."
+        ),
     ] = None,
     trace: Annotated[
         Path | None,
         typer.Option(
-            "--trace", help="The trace that was replayed: its own latencies stand beside the run's."
+            "--trace",
+            metavar="TRACE",
+            rich_help_panel=_FORMS,
+            help="The trace that was replayed: charts show its own latencies beside the run's.",
         ),
     ] = None,
     as_json: Annotated[
@@ -90,12 +130,22 @@ def report(
     criteria = criteria_from(
         slo=slo, max_error_rate=max_error_rate, max_lateness=max_lateness, goodput=goodput
     )
+    if unknown := [form for form in export or () if form not in FORMS]:
+        raise UsageError(f"--export {unknown[0]}: no such form", hint=f"one of: {', '.join(FORMS)}")
     read = read_run(folder)
     built = report_of(read, criteria.thresholds, criteria.limits, criteria.bounds)
     _keep(built, folder)
-    if html is not None:
+    if html is not None or plots is not None:
         charts = charts_of(built, _curves(built, read), _production(trace, read))
-        _write(html, as_page(built, charts))
+        if html is not None:
+            _write(html, as_page(built, charts))
+        if plots is not None:
+            _say_written(write_plots(charts, plots))
+    if markdown is not None:
+        _write(markdown, as_markdown(built))
+    if junit is not None:
+        _write(junit, as_junit(built))
+    _say_written(write_exports(built, read, export or (), export_dir or folder.path / "export"))
     raise typer.Exit(_show(built, as_json=as_json))
 
 
@@ -179,4 +229,9 @@ def _write(path: Path, text: str) -> None:
         write_text(path, text)
     except OSError as exc:
         raise UsageError(f"{path}: cannot be written ({exc.strerror})", hint="give another place") from exc
-    console.note(f"written: {path}")
+    _say_written([path])
+
+
+def _say_written(paths: Sequence[Path]) -> None:
+    for path in paths:
+        console.note(f"written: {path}")

@@ -155,11 +155,7 @@ def _metrics(report: Report) -> Iterable[str]:
 
 
 def _row(shown: Sequence[Measures], name: str, statistic: str | None) -> tuple[str, ...]:
-    """One figure in each window; statistic: None where the metric is one value."""
-    if statistic is not None:
-        return (f"{name} {statistic}", *(_statistic(one, name, statistic) for one in shown))
-    unit = BY_NAME[name].unit
-    return (name if unit in ("s", "share") else f"{name} {unit}", *(_value(one, name) for one in shown))
+    return (words.named(name, statistic), *(words.cell(one, name, statistic) for one in shown))
 
 
 def _says(row: Sequence[str]) -> bool:
@@ -300,16 +296,6 @@ def _table(table: Table, label: str, text_from: int = 99) -> Iterable[str]:
         ]
         yield f"<tr>{''.join(cells)}</tr>"
     yield "</tbody></table></div>"
-
-
-def _statistic(measures: Measures, name: str, statistic: str) -> str:
-    figure = measures.figures.get(name)
-    return format_duration(float(getattr(figure, statistic))) if isinstance(figure, Distribution) else "-"
-
-
-def _value(measures: Measures, name: str) -> str:
-    figure = measures.figures.get(name)
-    return words.in_unit(figure, BY_NAME[name].unit) if isinstance(figure, float) else "-"
 
 
 def _text(text: str) -> str:

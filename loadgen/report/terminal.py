@@ -12,7 +12,6 @@ from rich.text import Text
 from loadgen.durations import format_duration
 from loadgen.report import words
 from loadgen.report.figures import Distribution, Missing
-from loadgen.report.measures import Measures
 from loadgen.report.metric import BY_NAME
 from loadgen.report.report import Report
 from loadgen.report.stages import Stages
@@ -80,14 +79,12 @@ def _metrics(report: Report, console: Console) -> None:
     table.add_row("requests", *(str(measures.requests) for measures in shown))
     table.add_row("seconds", *(f"{measures.duration_s:.1f}" for measures in shown))
     for name in _VALUES if report.bounds else (name for name in _VALUES if name != "goodput"):
-        table.add_row(_named(name), *(_value(measures, name) for measures in shown))
+        table.add_row(words.named(name, None), *(words.cell(one, name, None) for one in shown))
     for name, statistics in _ROWS:
         for statistic in statistics:
-            table.add_row(
-                f"{name} {statistic}", *(_statistic(measures, name, statistic) for measures in shown)
-            )
+            table.add_row(words.named(name, statistic), *(words.cell(one, name, statistic) for one in shown))
     for name in _VALUES_LAST:
-        table.add_row(_named(name), *(_value(measures, name) for measures in shown))
+        table.add_row(words.named(name, None), *(words.cell(one, name, None) for one in shown))
     console.print(table)
     if left_out > 0:
         console.print(Text(f"{left_out} more windows are in report.json"))
@@ -105,21 +102,6 @@ def _metrics(report: Report, console: Console) -> None:
 
 def _text(foreign: str, style: str = "") -> Text:
     return Text(words.plain(foreign), style=style)
-
-
-def _named(name: str) -> str:
-    unit = BY_NAME[name].unit
-    return f"{name} {unit}" if unit in ("req/s", "tokens/s") else name
-
-
-def _value(measures: Measures, name: str) -> str:
-    figure = measures.figures.get(name)
-    return words.in_unit(figure, BY_NAME[name].unit) if isinstance(figure, float) else "-"
-
-
-def _statistic(measures: Measures, name: str, statistic: str) -> str:
-    figure = measures.figures.get(name)
-    return format_duration(float(getattr(figure, statistic))) if isinstance(figure, Distribution) else "-"
 
 
 def _time_line(report: Report, console: Console, bars: str) -> None:

@@ -9,6 +9,7 @@ from loadgen.report.figures import Distribution
 from loadgen.report.injected import Injected, worst
 from loadgen.report.limit import LimitVerdict
 from loadgen.report.measures import Measures
+from loadgen.report.metric import BY_NAME
 from loadgen.report.report import Report
 
 
@@ -79,3 +80,19 @@ def most_telling(report: Report, measured: Sequence[Measures], most: int) -> lis
     ranked = sorted(measured, key=lambda measures: measures.label not in of_interest)
     kept = {measures.label for measures in ranked[:most]}
     return [measures for measures in measured if measures.label in kept]
+
+
+def named(name: str, statistic: str | None) -> str:
+    """A row's name: the metric with its statistic, or with its unit where the value does not carry it."""
+    if statistic is not None:
+        return f"{name} {statistic}"
+    unit = BY_NAME[name].unit
+    return f"{name} {unit}" if unit in ("req/s", "tokens/s") else name
+
+
+def cell(measures: Measures, name: str, statistic: str | None) -> str:
+    """A figure in its unit; `-` where there is none. statistic: None where the metric is one value."""
+    figure = measures.figures.get(name)
+    if statistic is not None:
+        return format_duration(float(getattr(figure, statistic))) if isinstance(figure, Distribution) else "-"
+    return in_unit(figure, BY_NAME[name].unit) if isinstance(figure, float) else "-"
