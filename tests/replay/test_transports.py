@@ -168,10 +168,13 @@ def test_each_fault_lands_in_its_own_outcome_with_the_same_record_over_each_tran
         assert record["sent_ns"] is not None
         assert record["end_ns"] is not None
         assert fault.error is None or fault.error in record["error"], (transport, record["error"])
-    fast, httpx = (
-        [comparable(record) for record in by_transport[transport].records] for transport in TRANSPORT_NAMES
-    )
-    assert fast == httpx
+    fast, httpx = ([comparable(record) for record in sent.records] for sent in by_transport.values())
+    assert fast[0] == httpx[0]
+    # Whether the bad request's connection was free again by the time of the good one is a matter of moments.
+    of_moments = ("connection_reused", "num_reconnects")
+    assert [{**record, **dict.fromkeys(of_moments)} for record in fast[1:]] == [
+        {**record, **dict.fromkeys(of_moments)} for record in httpx[1:]
+    ]
 
 
 @every_transport
