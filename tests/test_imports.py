@@ -108,7 +108,7 @@ def test_the_server_never_imports_the_measuring_tool() -> None:
         assert "loadgen" not in {name.split(".")[0] for name in imports_of(path)}, path
 
 
-@pytest.mark.parametrize("library", ["httpx", "httptools", "uvloop", "prometheus_client"])
+@pytest.mark.parametrize("library", ["httpx", "httptools", "uvloop", "prometheus_client", "tokenizers"])
 def test_each_library_stands_behind_few_modules(library: str) -> None:
     users = [
         path for path in modules("loadgen/**/*.py") if library in {n.split(".")[0] for n in imports_of(path)}

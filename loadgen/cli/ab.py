@@ -40,9 +40,10 @@ from loadgen.compare.comparison import Comparison, Terms
 from loadgen.durations import format_duration, parse_duration_s
 from loadgen.errors import ExitCode, UsageError
 from loadgen.plan.planner import plan
-from loadgen.plan.prompts import CHARS_PER_TOKEN, PromptMaker
+from loadgen.plan.prompts import CHARS_PER_TOKEN
 from loadgen.plan.schedule import Schedule
 from loadgen.plan.summary import summarise
+from loadgen.plan.token_prompts import prompts_for
 from loadgen.replay.dialects import DIALECT_NAMES, dialect_named
 from loadgen.replay.payloads import Asking
 from loadgen.replay.reach import Access, metrics_transport, reach
@@ -141,6 +142,7 @@ def ab(  # one local a option: the command line is wide, and flat is how it read
     scale_output: options.ScaleOutput = 1.0,
     max_input: options.MaxInput = None,
     max_output: options.MaxOutput = None,
+    tokenizer: options.TokenizerPath = None,
     seed: options.Seed = 0,
     stream: Annotated[
         bool | None, _in(_SENDING, "--stream/--no-stream", help="Default: as recorded; else a stream.")
@@ -277,6 +279,13 @@ class _Experiment:
         self.trace_path = Path(given["trace"])
         self.trace = read_trace(self.trace_path)
         self.schedule: Schedule = plan(self.trace, shape)
+        tokenizer = given.get("tokenizer")
+        self.prompts = prompts_for(
+            None if tokenizer is None else Path(tokenizer),
+            seed=given["seed"],
+            chars_per_token=given["chars_per_token"],
+            prefix_block_tokens=self.trace.metadata.prefix_block_tokens,
+        )
         self.name = given["name"] or self.trace_path.stem
         self.display = sys.stderr.isatty()
 
@@ -323,9 +332,7 @@ class _Experiment:
                     self.given["ignore_eos"],
                     self.template,
                 ),
-                prompts=PromptMaker(
-                    seed, self.given["chars_per_token"], self.trace.metadata.prefix_block_tokens
-                ),
+                prompts=self.prompts,
                 num_workers=self.given["workers"],
                 target_facts=reached.facts,
                 command=tuple(

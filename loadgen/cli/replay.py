@@ -19,9 +19,10 @@ from loadgen.cli.report import MaxErrorRate, MaxLateness, Slo, criteria_from, sh
 from loadgen.durations import format_duration, parse_duration_s
 from loadgen.errors import UsageError
 from loadgen.plan.planner import plan
-from loadgen.plan.prompts import CHARS_PER_TOKEN, PromptMaker
+from loadgen.plan.prompts import CHARS_PER_TOKEN
 from loadgen.plan.schedule import Schedule
 from loadgen.plan.summary import summarise
+from loadgen.plan.token_prompts import prompts_for
 from loadgen.replay.consent import refuse_without_consent
 from loadgen.replay.descriptors import least_connections, refuse_beyond_descriptors
 from loadgen.replay.dialects import DIALECT_NAMES, dialect_named
@@ -144,6 +145,7 @@ def replay(  # one local a option: the command line is wide, and flat is how it 
     scale_output: options.ScaleOutput = 1.0,
     max_input: options.MaxInput = None,
     max_output: options.MaxOutput = None,
+    tokenizer: options.TokenizerPath = None,
     seed: options.Seed = 0,
     stream: Annotated[
         bool | None,
@@ -283,6 +285,12 @@ def replay(  # one local a option: the command line is wide, and flat is how it 
     criteria = criteria_from(slo=slo, max_error_rate=max_error_rate, max_lateness=max_lateness)
     read = read_trace(trace)
     schedule = plan(read, shape)
+    prompts = prompts_for(
+        tokenizer,
+        seed=seed,
+        chars_per_token=chars_per_token,
+        prefix_block_tokens=read.metadata.prefix_block_tokens,
+    )
 
     with served_target(serve) if serve is not None else nullcontext(url) as served_url:
         where = checked_url or parse_url(str(served_url))
@@ -316,7 +324,7 @@ def replay(  # one local a option: the command line is wide, and flat is how it 
             asking=Asking(
                 endpoint_type, reached.model, "", stream, ignore_eos, read_from, sessions == "wait"
             ),
-            prompts=PromptMaker(seed, chars_per_token, read.metadata.prefix_block_tokens),
+            prompts=prompts,
             num_workers=workers,
             num_warmup=warmup_requests,
             abort_after_s=abort_after_s,

@@ -142,6 +142,15 @@ MaxInput = Annotated[int | None, _in(_LENGTHS, "--max-input", help="Cut prompt l
 MaxOutput = Annotated[
     int | None, _in(_LENGTHS, "--max-output", help="Cut answer lengths here, after scaling.")
 ]
+TokenizerPath = Annotated[
+    Path | None,
+    typer.Option(
+        "--tokenizer",
+        metavar="FILE",
+        help="Make prompts of exactly the planned tokens of this tokenizer.json (or of the folder it is in).",
+        rich_help_panel=_LENGTHS,
+    ),
+]
 Seed = Annotated[
     int, typer.Option("--seed", help="Of everything that is drawn: injected lengths, burst moments, prompts.")
 ]

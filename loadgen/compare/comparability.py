@@ -18,6 +18,7 @@ _SETTINGS: dict[str, Any] = {
     "stream": None,
     "ignore_eos": False,
     "chars_per_token": 4,
+    "tokenizer": None,
     "template": None,
     "transport": "fast",
     "http2": False,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from typing import Protocol
 
 import numpy as np
 import numpy.typing as npt
@@ -19,6 +20,23 @@ _ALPHABET = np.frombuffer(b"abcdefghijklmnopqrstuvwxyz      ", dtype=np.uint8)
 _HEAD_DIGITS = "abcdefghijklmnop"  # sixteen letters: 64 bits in 16 of them
 _MIX = 0x9E3779B97F4A7C15  # 2^64 over the golden ratio: consecutive numbers land far apart
 _MASK = (1 << 64) - 1
+
+
+class Prompts(Protocol):
+    """Makes the texts of a schedule's rows; lengths are in a unit of its own, characters or tokens."""
+
+    def lengths(self, rows: pa.Table) -> npt.NDArray[np.int64]:
+        """How long each row's text is to be."""
+        ...
+
+    def text(self, key: int, length: int, blocks: Sequence[int] = ()) -> str:
+        """The text of request `key`, beginning with that of `blocks`; a longer one begins with a shorter one."""
+        ...
+
+
+def mixed_key(key: int, seed: int, salt: int) -> int:
+    """64 bits of a request or block, other ones for every key; those of neighbours are far apart."""
+    return ((key + 1) * _MIX + (seed << 8) + salt) & _MASK
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,7 +59,7 @@ class PromptMaker:
         letters = np.random.default_rng(self.seed).integers(0, len(_ALPHABET), _CORPUS_CHARS)
         object.__setattr__(self, "_corpus", _ALPHABET[letters].tobytes().decode("ascii"))
 
-    def lengths_chars(self, rows: pa.Table) -> npt.NDArray[np.int64]:
+    def lengths(self, rows: pa.Table) -> npt.NDArray[np.int64]:
         """Characters to send for each row of a schedule's table: of its tokens, else characters, else bytes."""
         tokens = pc.multiply(rows.column("input_tokens").cast(pa.int64()), self.chars_per_token)
         known = pc.coalesce(tokens, rows.column("input_chars"), rows.column("input_bytes"), 1)
@@ -58,7 +76,7 @@ class PromptMaker:
 
     def _unlike(self, key: int, length: int, salt: int) -> str:
         """Text that differs from every other key's in its first 16 characters."""
-        mixed = ((key + 1) * _MIX + (self.seed << 8) + salt) & _MASK
+        mixed = mixed_key(key, self.seed, salt)
         head = "".join(_HEAD_DIGITS[(mixed >> shift) & 15] for shift in range(60, -4, -4))
         if length <= len(head):
             return head[:length]

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 import pyarrow as pa
 
-from loadgen.plan.prompts import CHARS_PER_TOKEN, PromptMaker
+from loadgen.plan.prompts import CHARS_PER_TOKEN, Prompts
 from loadgen.replay.dialects.dialect import Ask, Dialect
 from loadgen.replay.dialects.template import Template
 from loadgen.replay.target import Target
@@ -39,7 +39,7 @@ class Payloads:
     """Whole HTTP requests in the order of a share; `build_ahead` keeps a stock, `take` hands out the next."""
 
     def __init__(
-        self, share: pa.Table, target: Target, dialect: Dialect, prompts: PromptMaker, asking: Asking
+        self, share: pa.Table, target: Target, dialect: Dialect, prompts: Prompts, asking: Asking
     ) -> None:
         self._dialect = dialect
         self._prompts = prompts
@@ -48,7 +48,7 @@ class Payloads:
             stream: target.request_head(dialect, asking.model, stream=stream) for stream in (True, False)
         }
         self._num_requests = share.num_rows
-        self._input_chars: list[int] = prompts.lengths_chars(share).tolist()
+        self._input_lengths: list[int] = prompts.lengths(share).tolist()
         self._blocks = share.column("prefix_blocks")
         self._trace_row: list[int] = share.column("trace_row").to_pylist()
         self._copy: list[int] = share.column("copy").to_pylist()
@@ -56,7 +56,7 @@ class Payloads:
         fixed_stream = dialect.fixed_stream
         self._stream = _streams(share, asking.stream if fixed_stream is None else fixed_stream)
         self._keys = _prompt_keys(
-            share, self._input_chars, self._trace_row, self._copy, grow_sessions=asking.grow_sessions
+            share, self._input_lengths, self._trace_row, self._copy, grow_sessions=asking.grow_sessions
         )
         self._next_built = 0
         self._ready: deque[bytes] = deque()
@@ -96,7 +96,7 @@ class Payloads:
     def _payload(self, index: int, prompt_key: int, blocks: Sequence[int], name: str) -> bytes:
         ask = Ask(
             model=self._asking.model,
-            prompt=self._prompts.text(prompt_key, self._input_chars[index], blocks),
+            prompt=self._prompts.text(prompt_key, self._input_lengths[index], blocks),
             output_tokens=self._output_tokens[index],
             stream=self._stream[index],
             force_length=self._asking.force_length,

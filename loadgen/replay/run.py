@@ -18,7 +18,7 @@ import pyarrow.parquet as pq
 
 import loadgen
 from loadgen.atomic_file import replacing
-from loadgen.plan.prompts import PromptMaker
+from loadgen.plan.prompts import Prompts
 from loadgen.plan.schedule import Schedule
 from loadgen.replay.completion import complete_records
 from loadgen.replay.coordinator import Ending, Probe, run_workers
@@ -48,7 +48,7 @@ class Run:
     seed: int
     settings: WorkerSettings
     asking: Asking
-    prompts: PromptMaker
+    prompts: Prompts
     num_workers: int = 1
     num_warmup: int = 0
     abort_after_s: float | None = None

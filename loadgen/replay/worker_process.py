@@ -14,7 +14,7 @@ import pyarrow as pa
 import uvloop
 
 from loadgen.errors import UsageError
-from loadgen.plan.prompts import PromptMaker
+from loadgen.plan.prompts import Prompts
 from loadgen.replay.clock import RunClock
 from loadgen.replay.dialects import dialect_named
 from loadgen.replay.health import Health
@@ -31,7 +31,7 @@ class WorkerTask:
     share: pa.Table
     settings: WorkerSettings
     asking: Asking
-    prompts: PromptMaker
+    prompts: Prompts
     journal_path: Path
 
 

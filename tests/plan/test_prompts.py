@@ -68,4 +68,4 @@ def test_a_last_block_that_is_not_full_is_cut_to_the_length() -> None:
 def test_the_length_is_taken_from_tokens_then_characters_then_bytes(
     columns: dict[str, list[int | None]], expected: int
 ) -> None:
-    assert MAKER.lengths_chars(schedule_table([0.0], **columns)).tolist() == [expected]
+    assert MAKER.lengths(schedule_table([0.0], **columns)).tolist() == [expected]
