@@ -114,9 +114,9 @@ def test_a_stop_leaves_every_request_with_an_outcome() -> None:
 def test_the_end_of_the_drain_lists_what_hung() -> None:
     # F35: a request that never answers is unfinished, with its age.
     with FakeTarget(lambda request: [HANG] if request.row == 0 else chat_stream(1)) as fake:
-        sent = send(fake.url, [0.0, 0.05], drain_s=1.5)
+        sent = send(fake.url, [0.0, 0.05], drain_s=2.0)
     assert sent.outcomes == ["unfinished", "ok"]
-    assert (sent.records[0]["end_ns"] - sent.records[0]["sent_ns"]) / 1e9 >= 1.2
+    assert sent.records[0]["end_ns"] / 1e9 >= 2.0
 
 
 def test_a_key_that_the_server_repeats_is_not_recorded() -> None:
