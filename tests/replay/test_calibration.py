@@ -43,15 +43,14 @@ class TestCeiling:
         [
             (steps((100, 0.001), (200, 0.002), (400, 0.003), (800, 0.9)), 200, True),
             (steps((100, 0.001), (200, 0.001)), 200, False),
-            # One late step between good ones is a neighbour's doing; two are the limit.
-            (steps((100, 0.001), (200, 0.009), (400, 0.001), (800, 0.9), (900, 0.9)), 400, True),
-            (steps((100, 0.001), (200, 0.009), (400, 0.009), (800, 0.001)), 100, True),
+            # What is late below a rate that is not was a neighbour's doing.
+            (steps((100, 0.001), (200, 0.009), (400, 0.009), (800, 0.001), (900, 0.9)), 800, True),
             (steps((100, 0.001), (200, None), (400, None)), 100, True),
             (steps((100, 0.5), (200, 0.5)), 100, True),
             (steps((400, 0.001), (100, 0.001), (800, 0.5), (900, 0.5)), 400, True),
         ],
     )
-    def test_it_is_the_highest_rate_before_two_late_ones(
+    def test_it_is_the_highest_rate_that_was_sent_on_time(
         self, tried: list[Step], rate: float, is_reached: bool
     ) -> None:
         assert ceiling_of(32, tried, 0.0001) == Ceiling(32, rate, is_reached)
@@ -80,7 +79,9 @@ class TestComparison:
 
     def test_noise_that_turns_the_order_makes_no_negative_cost(self) -> None:
         turned = replace(PLAIN, ceilings=(Ceiling(1, 500.0, True), Ceiling(10, 1000.0, True)))
-        assert turned.costs_s() == (pytest.approx(0.002), 0.0)
+        request_s, event_s = turned.costs_s()
+        assert request_s == pytest.approx(0.002)
+        assert event_s == 0.0
 
     @given(st.integers(1, 3000))
     def test_a_second_at_the_ceiling_is_all_of_it(self, count: int) -> None:
