@@ -48,13 +48,13 @@ _PANELS: tuple[tuple[str, str, tuple[tuple[str, str], ...]], ...] = (
         "Device",
         "%",
         (
-            ("gpu_busy", "GPU: any kernel ran"),
+            ("gpu_active", "GPU: any kernel ran"),
             ("gpu_sm_active", "GPU: SMs active"),
-            ("gpu_memory_share", "GPU memory used"),
-            ("host_cpu", "host CPU"),
+            ("kv_cache", "KV cache used"),
+            ("host_cpu", "CPU of the sending host"),
         ),
     ),
-    ("GPU power", "W", (("gpu_power", "power"),)),
+    ("GPU power", "W", (("gpu_power_w", "power"),)),
 )
 
 

@@ -157,6 +157,58 @@ METRICS: tuple[Metric, ...] = (
         "the same, each answer weighted by its time in the queues: how full batches were while some waited",
     ),
     Metric(
+        "server_queue_share",
+        "share",
+        "lower",
+        1,
+        False,
+        "growth of the server's own counter of time in queues over that of time in all, of requests that ended "
+        "between readings",
+    ),
+    Metric(
+        "kv_cache_share", "share", "neither", 1, False, "highest use of the server's KV cache that was read"
+    ),
+    Metric(
+        "preemptions",
+        "requests",
+        "lower",
+        1,
+        False,
+        "growth of the server's own counter of preempted requests",
+    ),
+    Metric(
+        "gpu_active_share",
+        "share",
+        "neither",
+        1,
+        False,
+        "time with any kernel on the device, as panels show it; mean of readings, then of devices",
+    ),
+    Metric(
+        "gpu_sm_active_share",
+        "share",
+        "neither",
+        1,
+        False,
+        "time of the multiprocessors with work, over all of them; mean of readings, then of devices",
+    ),
+    Metric(
+        "gpu_memory_share",
+        "share",
+        "neither",
+        1,
+        False,
+        "used memory over total; mean of readings, then of devices",
+    ),
+    Metric(
+        "host_cpu_share",
+        "share",
+        "neither",
+        1,
+        False,
+        "CPU of the machine that sends, over all of its cores",
+    ),
+    Metric(
         "recovery_s",
         "s",
         "lower",

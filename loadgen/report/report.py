@@ -21,6 +21,7 @@ from loadgen.report.measures import Measures, measure
 from loadgen.report.metric import METRICS
 from loadgen.report.outcomes import UNRECORDED, OutcomeCount, Tokens, outcome_counts, token_counts
 from loadgen.report.recorded_run import RecordedRun, read_run
+from loadgen.report.sampled import Sampled
 from loadgen.report.stages import Stages, receipt_lateness, stages
 from loadgen.report.timeline import Timeline, timeline
 from loadgen.report.validity import Thresholds, Validity, judge
@@ -173,6 +174,9 @@ def report_of(
     facts, schedule, seen = run.facts, run.schedule, run.seen
     planned_s = run.planned_s
     measured = measure(seen, schedule.windows, run.run_end_s, planned_s, bounds)
+    sampled = Sampled(run.telemetry)
+    for one in measured:
+        one.figures.update(sampled.figures(one.spans))
     outcomes = outcome_counts(seen, schedule.num_requests)
     verdicts = judge_limits(limits, measured)
     validity = judge(measured[0].figures, {o.name: o.count for o in outcomes}, facts, thresholds)
@@ -194,6 +198,7 @@ def report_of(
             *(facts.get("warnings") or ()),
             *_warnings(tokens, schedule.num_requests - seen.records.num_rows),
             *_few(measured),
+            *sampled.warnings,
         ),
     )
 

@@ -14,6 +14,7 @@ from loadgen.report import words
 from loadgen.report.figures import Distribution, Missing
 from loadgen.report.metric import BY_NAME
 from loadgen.report.report import Report
+from loadgen.report.sampled import FIGURES
 from loadgen.report.stages import Stages
 
 _ROWS: tuple[tuple[str, tuple[str, ...]], ...] = (
@@ -85,6 +86,9 @@ def _metrics(report: Report, console: Console) -> None:
             table.add_row(words.named(name, statistic), *(words.cell(one, name, statistic) for one in shown))
     for name in _VALUES_LAST:
         table.add_row(words.named(name, None), *(words.cell(one, name, None) for one in shown))
+    for name in FIGURES:
+        if any(one.value(name) is not None for one in shown):
+            table.add_row(words.named(name, None), *(words.cell(one, name, None) for one in shown))
     console.print(table)
     if left_out > 0:
         console.print(Text(f"{left_out} more windows are in report.json"))

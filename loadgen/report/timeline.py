@@ -13,10 +13,18 @@ from loadgen.percentiles import nearest_rank
 from loadgen.plan.schedule import Window
 from loadgen.report.figures import Floats
 from loadgen.report.observations import Observations
+from loadgen.telemetry.samples import (
+    GPU_ACTIVE,
+    GPU_CLOCK,
+    GPU_MEMORY_USED,
+    GPU_POWER,
+    GPU_SM_ACTIVE,
+    HOST_CPU,
+)
 
 _MAX_BINS = 600
 _STEPS_S = (0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0, 30.0, 60.0, 300.0, 900.0, 3600.0)
-# Gauges of the server, by the names that vLLM, SGLang and TGI gave them.
+# Gauges of the server, by the names that vLLM, SGLang, TGI and Triton gave them, and readings of devices and host.
 _GAUGES = {
     "vllm:num_requests_waiting": "server_waiting",
     "vllm:num_requests_running": "server_running",
@@ -24,6 +32,16 @@ _GAUGES = {
     "sglang:num_running_reqs": "server_running",
     "tgi_queue_size": "server_waiting",
     "tgi_batch_current_size": "server_running",
+    "nv_inference_pending_request_count": "server_waiting",
+    "vllm:kv_cache_usage_perc": "kv_cache",
+    "vllm:gpu_cache_usage_perc": "kv_cache",
+    "sglang:token_usage": "kv_cache",
+    GPU_ACTIVE: "gpu_active",
+    GPU_SM_ACTIVE: "gpu_sm_active",
+    GPU_MEMORY_USED: "gpu_memory_bytes",
+    GPU_POWER: "gpu_power_w",
+    GPU_CLOCK: "gpu_clock_hz",
+    HOST_CPU: "host_cpu",
 }
 _QUEUE_MOMENTS = ("parsed", "pre_start", "enqueued", "exec_start", "finished")
 
@@ -37,7 +55,8 @@ class Timeline:
     bin_s: seconds of a bin. labels: the window of each bin, an injection before others.
     series: offered, sent, served, failed (requests a second); tokens (a second, by arrival); in_flight (mean
     over the bin); latency_p50, latency_p99, ttft_p50 (s, by planned moment); queue_share and batch (mean rows), of
-    the answers planned in it whose server tells stages; server_waiting, server_running.
+    the answers planned in it whose server tells stages; server_waiting, server_running,
+    kv_cache (share) and readings of devices and host, means over the bin and over devices.
     """
 
     bin_s: float

@@ -8,26 +8,26 @@ import httpx
 import pyarrow as pa
 
 from loadgen.replay.clock import RunClock
-from loadgen.telemetry.prometheus import parse_metrics
+from loadgen.telemetry.dcgm import PREFIX as DCGM_PREFIX
+from loadgen.telemetry.dcgm import device_readings
+from loadgen.telemetry.prometheus import parse_metrics, parse_series
+from loadgen.telemetry.samples import SCHEMA, Samples
 
-SCHEMA = pa.schema(
-    [
-        pa.field("t_ns", pa.int64(), nullable=False),  # from the run's start
-        pa.field("source", pa.dictionary(pa.int32(), pa.string()), nullable=False),
-        pa.field("name", pa.dictionary(pa.int32(), pa.string()), nullable=False),
-        pa.field("value", pa.float64(), nullable=False),
-    ]
-)
+__all__ = ["SCHEMA", "ServerMetrics"]
+
 # What the report draws or may need; a server's other series would swell the file.
-_PREFIXES = ("vllm:", "sglang:", "tgi_", "nv_inference_", "loadgen_target:")
+_PREFIXES = ("vllm:", "sglang:", "tgi_", "nv_inference_", "nv_gpu_", "loadgen_target:")
 _TIMEOUT_S = 2.0
 
 
 class ServerMetrics:
     """Asks `base_url`/metrics each `every_s`. A dead endpoint is a warning, never a failure of the run.
 
+    A DCGM exporter's series become readings of its devices.
+
     The moment of a sample is that of its answer; on a slow server it lies up to the answer's time late.
-    transport: what carries the questions, in place of the network.
+    transport: what carries the questions, in place of the network. is_whole_url: base_url is asked as it stands.
+    source: what the samples say they are of.
     """
 
     def __init__(
@@ -36,14 +36,17 @@ class ServerMetrics:
         headers: tuple[tuple[str, str], ...] = (),
         every_s: float = 0.5,
         transport: httpx.AsyncBaseTransport | None = None,
+        *,
+        is_whole_url: bool = False,
+        source: str = "server",
     ) -> None:
-        self._url = f"{base_url}/metrics"
+        self._url = base_url if is_whole_url else f"{base_url}/metrics"
+        self._source = source
+        self._whose = f"{base_url}:" if is_whole_url else "the target's /metrics"
         self._headers = dict(headers)
         self._every_s = every_s
         self._transport = transport
-        self._moments_ns: list[int] = []
-        self._names: list[str] = []
-        self._values: list[float] = []
+        self._samples = Samples()
         self._failures = 0
         self._answered = 0
         self._last_failure = ""
@@ -64,6 +67,7 @@ class ServerMetrics:
             answer = await client.get(self._url)
             answer.raise_for_status()
             samples = parse_metrics(answer.text)
+            devices = list(device_readings(parse_series(answer.text))) if DCGM_PREFIX in answer.text else []
         except (httpx.HTTPError, ValueError) as exc:
             self._failures += 1
             self._last_failure = _words(exc)
@@ -72,21 +76,13 @@ class ServerMetrics:
         moment_ns = clock.now_ns()
         for sample in samples:
             if sample.name.startswith(_PREFIXES):
-                self._moments_ns.append(moment_ns)
-                self._names.append(sample.name)
-                self._values.append(sample.value)
+                self._samples.add(moment_ns, self._source, sample.name, sample.value)
+        for source, name, value in devices:
+            self._samples.add(moment_ns, source, name, value)
 
     def table(self) -> pa.Table:
         """Samples as rows of SCHEMA; empty where the server told nothing."""
-        count = len(self._names)
-        columns = [self._moments_ns, ["server"] * count, self._names, self._values]
-        arrays = [
-            pa.array(values, pa.string()).dictionary_encode().cast(field.type)
-            if pa.types.is_dictionary(field.type)
-            else pa.array(values, field.type)
-            for field, values in zip(SCHEMA, columns, strict=True)
-        ]
-        return pa.Table.from_arrays(arrays, schema=SCHEMA)
+        return self._samples.table()
 
     @property
     def warnings(self) -> list[str]:
@@ -94,12 +90,10 @@ class ServerMetrics:
         found: list[str] = []
         if self._failures:
             asked = self._answered + self._failures
+            found.append(f"{self._whose} answered {self._answered} of {asked} times: {self._last_failure}")
+        if self._answered and self._samples.is_empty:
             found.append(
-                f"the target's /metrics answered {self._answered} of {asked} times: {self._last_failure}"
-            )
-        if self._answered and not self._names:
-            found.append(
-                f"the target's /metrics has no series that is known here ({', '.join(_PREFIXES)}): its queue and "
+                f"{self._whose} has no series that is known here ({', '.join(_PREFIXES)}): its queue and "
                 "batches are not on the time line"
             )
         return found
