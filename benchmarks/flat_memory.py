@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import psutil  # type: ignore[import-untyped]  # it carries no types
+import psutil
 import pyarrow as pa
 
 from loadgen.replay.null_server import null_server_main

@@ -22,7 +22,7 @@ import time
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-import psutil  # type: ignore[import-untyped]  # it carries no types
+import psutil
 
 _WORDS = (
     "harbor",
