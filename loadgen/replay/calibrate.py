@@ -88,13 +88,14 @@ def calibrate(
 
             at_rest, probed = sender.send(first, partial(tell, 0))
             expected_per_s = workers / sender.cpu_per_request_s
-            second = stairs([(expected_per_s * share, effort.step_s) for share in effort.climb], _PAUSE_S)
+            # The first stair is for the worker to find its feet: connections, memory, the processor's clock.
+            climb = [(share * expected_per_s, effort.step_s) for share in (effort.climb[0], *effort.climb)]
+            second = stairs(climb, _PAUSE_S)
+            _, *sent = sender.send(second, partial(tell, 1))
             rest_ns.append(at_rest)
             climbed[num_events] = [
                 step_of(stair, lateness_ns)
-                for stair, lateness_ns in zip(
-                    (*first, *second), (at_rest, probed, *sender.send(second, partial(tell, 1))), strict=True
-                )
+                for stair, lateness_ns in zip((*first, *second[1:]), (at_rest, probed, *sent), strict=True)
             ]
     p50, p99 = nearest_rank(np.concatenate(rest_ns), [50, 99])
     if p50 is None or p99 is None:

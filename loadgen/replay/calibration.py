@@ -147,18 +147,17 @@ def step_of(stair: Stair, lateness_ns: npt.NDArray[np.int64]) -> Step:
 
 
 def ceiling_of(num_events: int, steps: Sequence[Step], floor_p99_s: float) -> Ceiling:
-    """The highest rate that was sent on time, before two in a row were not: one alone may be a neighbour's doing.
+    """The highest rate that was sent on time; the lowest that was tried where none was.
 
-    The lowest rate tried where even that was late.
+    A lower one that was late does not count against it: beyond what a machine can carry, lateness only grows, while
+    a neighbour on its cores makes any rate late for once.
     """
     honest_s = max(HONEST_P99_S, _FLOORS_ALLOWED * floor_p99_s)
-    ordered = sorted(steps, key=lambda step: step.rate_per_s)
-    highest, failures = ordered[0].rate_per_s, 0
-    for step in ordered:
-        if step.lateness_p99_s is not None and step.lateness_p99_s <= honest_s:
-            highest, failures = step.rate_per_s, 0
-        else:
-            failures += 1
-            if failures == 2:
-                break
-    return Ceiling(num_events, highest, is_reached=highest < ordered[-1].rate_per_s)
+    on_time = [
+        step.rate_per_s
+        for step in steps
+        if step.lateness_p99_s is not None and step.lateness_p99_s <= honest_s
+    ]
+    tried = [step.rate_per_s for step in steps]
+    highest = max(on_time, default=min(tried))
+    return Ceiling(num_events, highest, is_reached=highest < max(tried))

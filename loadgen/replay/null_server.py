@@ -1,6 +1,6 @@
 """The null server: answers every request at once with prepared bytes, so that only the generator is measured.
 
-In a process of its own. It binds one port for each length of stream; events of all streams leave on one tick.
+In a process of its own. It binds one port for each length of stream.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from typing import Any
 
 import uvloop
 
-TICK_S = 0.004  # between two events of a stream
+_GAP_S = 0.004  # between two events of a stream
 MODEL = "null"
 
 _HEAD = b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nTransfer-Encoding: chunked\r\n\r\n"
@@ -48,19 +48,16 @@ class Stream:
 
 
 class Conversation(asyncio.Protocol):
-    """One connection; its answer goes on with each `tick` until it has ended."""
+    """One connection; each answer runs on its own timer, so that streams do not beat in time."""
 
-    def __init__(self, stream: Stream, running: set[Conversation]) -> None:
+    def __init__(self, stream: Stream) -> None:
+        self._loop = asyncio.get_running_loop()
         self._stream = stream
-        self._running = running
         self._received = b""
         self._left = 0
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport: Any = transport
-
-    def connection_lost(self, exc: Exception | None) -> None:
-        self._running.discard(self)
 
     def data_received(self, data: bytes) -> None:
         self._received += data
@@ -74,14 +71,14 @@ class Conversation(asyncio.Protocol):
         # Its client never pipelines: what has come is one whole request.
         self._received = self._received[end:]
         self._left = self._stream.num_events
-        self._transport.write(_HEAD + self._next())
-        if self._left:
-            self._running.add(self)
+        self._go_on(_HEAD)
 
-    def tick(self) -> None:
-        self._transport.write(self._next())
-        if not self._left:
-            self._running.discard(self)
+    def _go_on(self, before: bytes = b"") -> None:
+        if self._transport.is_closing():
+            return
+        self._transport.write(before + self._next())
+        if self._left:
+            self._loop.call_later(_GAP_S, self._go_on)
 
     def _next(self) -> bytes:
         self._left -= 1
@@ -98,23 +95,13 @@ def null_server_main(events: Sequence[int], pipe: Pipe) -> None:
 
 async def _serve(events: Sequence[int], pipe: Pipe) -> None:
     loop = asyncio.get_running_loop()
-    running: set[Conversation] = set()
     ports: dict[int, int] = {}
     for num_events in events:
-        make = partial(Conversation, Stream(num_events), running)
+        make = partial(Conversation, Stream(num_events))
         server = await loop.create_server(make, "127.0.0.1", 0, backlog=4096)
         ports[num_events] = server.sockets[0].getsockname()[1]
     is_over = asyncio.Event()
     loop.add_reader(pipe.fileno(), is_over.set)
     pipe.send(ports)
-    ticker = loop.create_task(_tick_forever(running))
     await is_over.wait()
-    ticker.cancel()
     loop.remove_reader(pipe.fileno())
-
-
-async def _tick_forever(running: set[Conversation]) -> None:
-    while True:
-        await asyncio.sleep(TICK_S)
-        for conversation in list(running):
-            conversation.tick()
