@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import signal
 import sys
+from collections.abc import Sequence
 from contextlib import nullcontext
 from pathlib import Path
 from typing import Annotated, Any
@@ -45,7 +46,7 @@ from loadgen.replay.target import Timeouts, parse_url
 from loadgen.replay.template_file import read_template
 from loadgen.replay.transport import TRANSPORT_NAMES
 from loadgen.replay.worker import WorkerSettings
-from loadgen.telemetry.server_metrics import ServerMetrics
+from loadgen.telemetry.probes import probes_for
 from loadgen.trace.parquet import read_trace
 from loadgen.trace.statistics import SECOND_NS, peak_within
 
@@ -245,6 +246,23 @@ def replay(  # one local a option: the command line is wide, and flat is how it 
     slo: Slo = None,
     max_error_rate: MaxErrorRate = None,
     max_lateness: MaxLateness = None,
+    server_metrics: Annotated[
+        list[str] | None,
+        _in(
+            _KEEPING,
+            "--server-metrics",
+            metavar="URL",
+            help="Sample these metrics too (DCGM exporter, another port); the target's /metrics always is.",
+        ),
+    ] = None,
+    gpu_telemetry: Annotated[
+        bool | None,
+        _in(
+            _KEEPING,
+            "--gpu-telemetry/--no-gpu-telemetry",
+            help="Read the GPUs of this machine. Default: where the target runs on it.",
+        ),
+    ] = None,
     as_json: Annotated[
         bool, _in(_KEEPING, "--json", help="Print the report as JSON on standard output.")
     ] = False,
@@ -333,7 +351,7 @@ def replay(  # one local a option: the command line is wide, and flat is how it 
             options=_kept_options(context),
         )
         _refuse_what_must_not_start(run, is_asked=sys.stdin.isatty() and not yes)
-        folder, signal_name = _execute(run, schedule)
+        folder, signal_name = _execute(run, schedule, server_metrics or (), reads_gpu=gpu_telemetry)
 
     code = show_report(folder, criteria, as_json=as_json)
     console.note(f"run kept in {folder.path}")
@@ -353,7 +371,9 @@ def _refuse_what_must_not_start(run: Run, *, is_asked: bool) -> None:
         )
 
 
-def _execute(run: Run, schedule: Schedule) -> tuple[RunFolder, str | None]:
+def _execute(
+    run: Run, schedule: Schedule, more_metrics: Sequence[str], *, reads_gpu: bool | None
+) -> tuple[RunFolder, str | None]:
     # Before the first send: a wrong unit or window is seen here, not after half an hour.
     show_plan(console.err(), schedule, summarise(schedule), title=run.trace_name)
     compare_with_calibration(run)
@@ -361,8 +381,14 @@ def _execute(run: Run, schedule: Schedule) -> tuple[RunFolder, str | None]:
     console.note(f"sending to {run.settings.target.url}{model}")
     with LiveDisplay(schedule) as display:
         target = run.settings.target
-        probe = ServerMetrics(target.base_url, target.headers, transport=metrics_transport(target))
-        folder, ending = execute(run, display.show, [probe])
+        probes = probes_for(
+            target.base_url,
+            target.headers,
+            metrics_transport(target),
+            more_metrics=more_metrics,
+            reads_gpu=reads_gpu,
+        )
+        folder, ending = execute(run, display.show, probes)
     if ending.signal_name:
         console.note(f"interrupted by {ending.signal_name}; everything up to here is kept")
     elif ending.gave_up:
