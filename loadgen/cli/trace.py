@@ -78,10 +78,11 @@ def convert(
     refuse_to_overwrite(target, source, force=force)
     if to == "mooncake":
         trace = read_trace(source)
-        write_mooncake(trace, target)
+        notes = write_mooncake(trace, target)
     else:
         trace = read_foreign(source, format_name=format_name, unit=unit, seed=seed)
         write_trace(trace, target)
+        notes = trace.metadata.warnings
     if as_json:
         console.print_json(describe(trace, target))
         return
@@ -89,8 +90,8 @@ def convert(
     unit_used = trace.metadata.recorder.get("unit")
     if unit_used and to == "trace":
         console.note(f"stamps were read as {unit_used}; if the span looks wrong, give --unit")
-    for warning in trace.metadata.warnings:
-        console.note(f"note: {warning}")
+    for note in notes:
+        console.note(f"note: {note}")
 
 
 @trace_app.command(name="slice", epilog="Example: loadgen trace slice day.parquet --start 9h --duration 5m")

@@ -92,11 +92,11 @@ def test_the_mean_rate_is_without_bias() -> None:
 def test_every_request_is_drawn_as_often_as_any_other() -> None:
     trace = numbered(poisson(200, 5, seed=2))
     drawn = np.bincount(
-        np.concatenate([rows_of(draw_like(trace, seed=seed)) for seed in range(120)]), minlength=200
+        np.concatenate([rows_of(draw_like(trace, seed=seed)) for seed in range(300)]), minlength=200
     )
-    # Both ends as often as the middle; 120 draws in the mean.
-    thirds = [drawn[start:end].mean() for start, end in ((0, 20), (90, 110), (180, 200))]
-    assert thirds == pytest.approx([120] * 3, rel=0.3)
+    # A piece holds some eight. The first and the last ones come as often as those in the middle.
+    places = [drawn[start:end].mean() for start, end in ((0, 3), (3, 9), (90, 110), (191, 197), (199, 200))]
+    assert places == pytest.approx([300] * 5, rel=0.3)
 
 
 def test_the_rate_curve_stays_in_its_place() -> None:
@@ -167,15 +167,33 @@ def test_a_silence_longer_than_a_piece_is_kept_whole() -> None:
     assert set(np.round(gaps, 6)) == {0.1, 490.1}
 
 
+def test_a_piece_out_of_silence_is_as_likely_a_burst_as_a_single_request() -> None:
+    # Pieces of 1 s. The first is drawn from 1.5 to 10.5 s, where there is nothing; behind that lie a single
+    # request on one side, and a burst of 30 on the other.
+    trace = numbered([0.0, *(12 + row * 1e-6 for row in range(30)), 311.0])
+    first_rows = [rows_of(draw_like(trace, seed=seed, duration_s=24))[0] for seed in range(400)]
+    assert set(first_rows) <= set(range(31))
+    # Not thirty times likelier.
+    assert 0.4 < np.mean([row > 0 for row in first_rows]) < 0.6
+
+
+@pytest.mark.timeout(20)
+def test_a_moment_of_a_long_trace_is_drawn_in_no_time() -> None:
+    trace = numbered([hour * 3600.0 for hour in range(1000)])
+    synthetic = draw_like(trace, seed=1, duration_s=1e-3)
+    assert synthetic.arrival_ns.tolist() == [0]
+
+
 def test_one_request_alone_is_drawn() -> None:
     synthetic = draw_like(numbered([0.0]), seed=1)
     assert (synthetic.arrival_ns.tolist(), rows_of(synthetic)) == ([0], [0])
 
 
 def test_two_requests_are_drawn_with_their_gap() -> None:
-    synthetic = draw_like(numbered([0.0, 2.0]), seed=1, duration_s=20)
-    assert synthetic.arrival_ns.tolist() == [second * SECOND for second in range(0, 20, 2)]
-    assert set(rows_of(synthetic)) == {0, 1}
+    drawn = [draw_like(numbered([0.0, 2.0]), seed=seed, duration_s=20) for seed in range(5)]
+    for synthetic in drawn:
+        assert synthetic.arrival_ns.tolist() == [second * SECOND for second in range(0, 20, 2)]
+    assert {row for synthetic in drawn for row in rows_of(synthetic)} == {0, 1}
 
 
 def test_as_many_requests_as_came_at_one_instant_are_drawn() -> None:

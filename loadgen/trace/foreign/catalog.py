@@ -16,7 +16,7 @@ from loadgen.trace.foreign.evalscope import EvalscopeFormat
 from loadgen.trace.foreign.foreign_format import ForeignFormat, ForeignRequests
 from loadgen.trace.foreign.llmservingsim import LlmServingSimFormat
 from loadgen.trace.foreign.mooncake import MooncakeFormat
-from loadgen.trace.foreign.servegen import read_servegen
+from loadgen.trace.foreign.servegen import read_servegen, servegen_source
 from loadgen.trace.foreign.splitwise_sim import SplitwiseSimFormat
 from loadgen.trace.foreign.vidur import VidurFormat
 from loadgen.trace.moments import UNIT_NS
@@ -36,6 +36,7 @@ FORMATS: tuple[ForeignFormat, ...] = (
 )
 # A folder, where the others are files.
 SERVEGEN = "servegen"
+_LINES_LOOKED_AT = 20
 
 
 def read_foreign(path: Path, *, format_name: str = "auto", unit: str | None = None, seed: int = 0) -> Trace:
@@ -50,10 +51,10 @@ def read_foreign(path: Path, *, format_name: str = "auto", unit: str | None = No
     try:
         if path.is_dir() or format_name == SERVEGEN:
             name = SERVEGEN
-            sources: tuple[SourceFile, ...] = ()
             if not path.is_dir():
                 raise TraceError("no folder", hint="a ServeGen client set is a folder of chunk-N-trace.csv")
             requests = read_servegen(path, seed)
+            sources: tuple[SourceFile, ...] = (servegen_source(path),)
         else:
             name, sources, requests = _read_file(path, format_name, unit)
         if not requests.moments_ns.size:
@@ -72,6 +73,7 @@ def read_foreign(path: Path, *, format_name: str = "auto", unit: str | None = No
                     "version": loadgen.__version__,
                     "format": name,
                     "unit": requests.unit,
+                    **({"seed": seed} if name == SERVEGEN else {}),
                 },
                 counts={"requests": int(requests.moments_ns.size)},
                 warnings=requests.notes,
@@ -129,10 +131,21 @@ def _named(name: str) -> ForeignFormat:
 
 
 def _recognised(text: str) -> ForeignFormat:
+    head = _first_lines(text)
     for known in FORMATS:
-        if known.looks_like(text[:65536]):
+        if known.looks_like(head):
             return known
     raise TraceError(
         f"none of the known trace formats ({', '.join(known.name for known in FORMATS)})",
         hint="for a log or a table of your own use `loadgen record --format csv` or `--format jsonl`",
     )
+
+
+def _first_lines(text: str) -> str:
+    """Whole lines, however long: a line may hold a prompt."""
+    end = 0
+    for _ in range(_LINES_LOOKED_AT):
+        end = text.find("\n", end) + 1
+        if end == 0:
+            return text
+    return text[:end]

@@ -1,11 +1,12 @@
 """EvalScope's workload traces: body, timestamp (epoch s or ISO), headers, request_id, completion_tokens.
 
 Source: EvalScope perf, dataset `workload_trace`. body is the request as it was sent; of its texts only the lengths
-in characters are kept. headers may hold keys and are not looked at.
+in characters are kept. A stamp without a zone is UTC by the format. headers may hold keys and are not looked at.
 """
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 import numpy as np
@@ -15,7 +16,9 @@ from loadgen.errors import TraceError
 from loadgen.openai_texts import input_chars, input_ids
 from loadgen.trace.foreign.foreign_format import ForeignRequests
 from loadgen.trace.foreign.json_lines import count_of, first_keys, json_objects
-from loadgen.trace.moments import UNIT_NS, calendar_ns, number_ns
+from loadgen.trace.moments import UNIT_NS, calendar_ns, epoch_unit, number_ns
+
+_NUMBER = re.compile(r"\d+(\.\d*)?")
 
 
 class EvalscopeFormat:
@@ -24,18 +27,17 @@ class EvalscopeFormat:
     name = "evalscope"
 
     def looks_like(self, head: str) -> bool:
-        keys = first_keys(head)
-        return {"body", "timestamp"} <= keys and bool(keys & {"request_id", "completion_tokens", "headers"})
+        return {"body", "timestamp"} <= first_keys(head)
 
     def read(self, text: str, *, unit: str | None) -> ForeignRequests:
         moments: list[int] = []
         columns: dict[str, list[Any]] = {
             name: [] for name in ("input_chars", "input_tokens", "output_tokens", "model", "stream")
         }
-        has_epoch = True
+        is_local = False
         for line, document in json_objects(text):
-            moment_ns, is_local = _moment_ns(document.get("timestamp"), line, unit)
-            has_epoch &= not is_local
+            moment_ns, lacks_zone = _moment_ns(document.get("timestamp"), line, unit)
+            is_local |= lacks_zone
             moments.append(moment_ns)
             body = _body(document.get("body"), line)
             columns["input_chars"].append(input_chars(body))
@@ -51,10 +53,11 @@ class EvalscopeFormat:
                 name: values if any(value is not None for value in values) else None
                 for name, values in columns.items()
             },
-            has_epoch=has_epoch,
+            has_epoch=all(epoch_unit(moment_ns) == "ns" for moment_ns in moments),
             arrival_from="timestamp",
             unit=unit or "s",
-            notes=() if has_epoch else ("stamps carry no zone: only their gaps are kept",),
+            zone="UTC" if is_local else None,
+            notes=("stamps without a zone are taken as UTC",) if is_local else (),
         )
 
 
@@ -63,6 +66,8 @@ def _moment_ns(value: object, line: int, unit: str | None) -> tuple[int, bool]:
     try:
         if isinstance(value, int | float) and not isinstance(value, bool):
             return number_ns(str(value), UNIT_NS[unit or "s"]), False
+        if isinstance(value, str) and _NUMBER.fullmatch(value.strip()):
+            return number_ns(value, UNIT_NS[unit or "s"]), False
         if isinstance(value, str):
             ns, offset_ns = calendar_ns(value)
             return ns - (offset_ns or 0), offset_ns is None

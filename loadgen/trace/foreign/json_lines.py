@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator
 from typing import Any
 
 import orjson
 
 from loadgen.errors import TraceError
+from loadgen.trace.moments import number_ns
+
+_MOST = 2**63 - 1
 
 
 def json_objects(text: str) -> Iterator[tuple[int, dict[str, Any]]]:
@@ -26,13 +28,19 @@ def json_objects(text: str) -> Iterator[tuple[int, dict[str, Any]]]:
 
 
 def first_keys(head: str) -> set[str]:
-    """The keys of the first line's object; none if it is no object."""
-    first = head.lstrip().split("\n", 1)[0]
-    try:
-        document = json.loads(first)
-    except ValueError:
-        return set()
-    return set(document) if isinstance(document, dict) else set()
+    """The keys of the objects in the first lines; none if the first line is no object."""
+    keys: set[str] = set()
+    for line in head.split("\n"):
+        if not line.strip():
+            continue
+        try:
+            document = orjson.loads(line)
+        except orjson.JSONDecodeError:
+            return keys
+        if not isinstance(document, dict):
+            return keys
+        keys |= document.keys()
+    return keys
 
 
 def count_of(document: dict[str, Any], key: str, line: int) -> int:
@@ -49,3 +57,23 @@ def moment_text(document: dict[str, Any], key: str, line: int) -> str:
     if isinstance(value, bool) or not isinstance(value, int | float | str):
         raise TraceError(f"line {line}: {key} is {value!r}, expected a number")
     return str(value)
+
+
+def moment_of(document: dict[str, Any], key: str, line: int, unit_ns: int) -> int:
+    """Nanoseconds of the number of units under `key`. Raises TraceError naming line and key if it is none."""
+    try:
+        return number_ns(moment_text(document, key, line), unit_ns)
+    except ValueError as exc:
+        raise TraceError(f"line {line}: {key}: {exc}") from exc
+
+
+def ids_of(document: dict[str, Any], key: str, line: int) -> list[int] | None:
+    """A list of 64-bit integers under `key`, None where there is none. Raises TraceError otherwise."""
+    value = document.get(key)
+    if value is None:
+        return None
+    if not isinstance(value, list) or not all(
+        type(one) is int and -_MOST - 1 <= one <= _MOST for one in value
+    ):
+        raise TraceError(f"line {line}: {key} is no list of whole numbers of 64 bits")
+    return value
