@@ -22,6 +22,7 @@ from loadgen.errors import UsageError
 from loadgen.record.fidelity import Fidelity
 from loadgen.record.following import follow_logs
 from loadgen.record.formats.catalog import FORMATS
+from loadgen.record.reading import lean_memory
 from loadgen.record.recorder import Recorder, record_logs
 from loadgen.record.selection import Selection
 from loadgen.record.settings import RecordSettings
@@ -252,6 +253,7 @@ def record(
     if follow:
         fidelity = _follow(Recorder(logs, format_name, settings, selection), logs[-1], target, duration)
     else:
+        lean_memory()
         fidelity = _read(logs, format_name, settings, selection, workers or os.cpu_count() or 1, target)
     _show(fidelity, show_lines=show_lines)
     console.note(f"{target}: {_one_line(fidelity)}")

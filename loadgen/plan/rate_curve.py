@@ -69,7 +69,10 @@ class RateCurve:
         segments = np.clip(np.searchsorted(areas, wanted, side="right") - 1, 0, times_s.size - 2)
         lengths_s = np.diff(times_s)[segments]
         rate = rates[segments]
-        slope = np.divide(rates[segments + 1] - rate, lengths_s, out=np.zeros_like(rate), where=lengths_s > 0)
+        # Within a segment shorter than a ns nothing can be told apart; its slope would be beyond any number.
+        slope = np.divide(
+            rates[segments + 1] - rate, lengths_s, out=np.zeros_like(rate), where=lengths_s >= 1e-9
+        )
         left = wanted - areas[segments]
         # rate * t + slope * t^2 / 2 = left, solved without a difference of near numbers.
         root = rate + np.sqrt(np.maximum(rate * rate + 2 * slope * left, 0))

@@ -7,19 +7,17 @@ from collections.abc import Sequence
 from ipaddress import ip_address
 from urllib.parse import urlsplit
 
-import httpx
-
 from loadgen.replay.coordinator import Probe
 from loadgen.telemetry.gpu import GpuProbe
 from loadgen.telemetry.host import HostProbe
 from loadgen.telemetry.nvml import Nvml
-from loadgen.telemetry.server_metrics import ServerMetrics
+from loadgen.telemetry.server_metrics import MetricsTransport, ServerMetrics
 
 
 def probes_for(
     base_url: str,
     headers: tuple[tuple[str, str], ...],
-    transport: httpx.AsyncBaseTransport | None,
+    transport: MetricsTransport | None,
     *,
     more_metrics: Sequence[str] = (),
     reads_gpu: bool | None = None,

@@ -13,7 +13,10 @@ from loadgen.telemetry.dcgm import device_readings
 from loadgen.telemetry.prometheus import parse_metrics, parse_series
 from loadgen.telemetry.samples import SCHEMA, Samples
 
-__all__ = ["SCHEMA", "ServerMetrics"]
+__all__ = ["SCHEMA", "MetricsTransport", "ServerMetrics"]
+
+# What carries the questions, in place of the network.
+MetricsTransport = httpx.AsyncBaseTransport
 
 # What the report draws or may need; a server's other series would swell the file.
 _PREFIXES = ("vllm:", "sglang:", "tgi_", "nv_inference_", "nv_gpu_", "loadgen_target:")
@@ -26,7 +29,7 @@ class ServerMetrics:
     A DCGM exporter's series become readings of its devices.
 
     The moment of a sample is that of its answer; on a slow server it lies up to the answer's time late.
-    transport: what carries the questions, in place of the network. is_whole_url: base_url is asked as it stands.
+    is_whole_url: base_url is asked as it stands.
     source: what the samples say they are of.
     """
 
@@ -35,7 +38,7 @@ class ServerMetrics:
         base_url: str,
         headers: tuple[tuple[str, str], ...] = (),
         every_s: float = 0.5,
-        transport: httpx.AsyncBaseTransport | None = None,
+        transport: MetricsTransport | None = None,
         *,
         is_whole_url: bool = False,
         source: str = "server",

@@ -8,7 +8,9 @@ import numpy as np
 import pytest
 
 from loadgen.trace.foreign.catalog import read_foreign
+from loadgen.trace.likeness import likenesses
 from loadgen.trace.statistics import trace_statistics
+from loadgen.trace.synthetic import draw_like
 
 TRACES = Path(__file__).resolve().parents[3] / "shared" / "traces"
 
@@ -114,3 +116,35 @@ def test_durations_of_llmservingsim_come_from_its_monotonic_clock_alone() -> Non
     table = read_foreign(TRACES / "llmservingsim_rtx4090_llama31_8b_requests.jsonl").table
     assert table.column("duration_ns")[0].as_py() == 27_554_231_018_618 - 27_536_660_701_067
     assert table.column("ttft_ns")[0].as_py() == 27_537_350_135_653 - 27_536_660_701_067
+
+
+@pytest.mark.parametrize(
+    ("name", "bands"),
+    [
+        # Bursty on every scale, near Poisson with a slow curve, batches of 3 s: each stays what it is.
+        (
+            "AzureLLMInferenceTrace_code.csv",
+            {"gap variation": 0.25, "dispersion, 1 s": 0.4, "dispersion, 10 s": 0.5, "dispersion, 60 s": 0.6},
+        ),
+        (
+            "AzureLLMInferenceTrace_conv.csv",
+            {"gap variation": 0.1, "dispersion, 1 s": 0.15, "dispersion, 10 s": 0.4, "dispersion, 60 s": 0.6},
+        ),
+        (
+            "mooncake_conversation_trace.jsonl.gz",
+            {"gap variation": 0.05, "dispersion, 1 s": 0.05, "ties": 0.02, "blocks seen before": 0.06},
+        ),
+    ],
+)
+def test_a_trace_drawn_like_a_published_one_has_its_figures(name: str, bands: dict[str, float]) -> None:
+    trace = read_foreign(TRACES / name)
+    first, second, third = (draw_like(trace, seed=seed) for seed in (1, 2, 3))
+    figures = {figure.name: figure for figure in likenesses(trace, first, (second, third))}
+    for figure, band in bands.items():
+        difference = figures[figure].difference
+        assert difference is not None
+        assert abs(difference) < band, figure
+    for column in ("input_tokens", "output_tokens"):
+        distance = figures[f"{column} KS distance"].difference
+        assert distance is not None
+        assert distance < 0.1  # runs of lengths stay together, so few of them make a draw

@@ -51,6 +51,8 @@ _LENGTHS = {
 class ApacheFormat:
     """Apache access log lines."""
 
+    order_matters = False
+
     def __init__(self, settings: RecordSettings) -> None:
         self._filter = RequestFilter(settings.path_prefixes)
         self._log_format = settings.log_format or _DEFAULT

@@ -33,7 +33,10 @@ class StampFacts:
 
 
 class LogFormat(Protocol):
-    """One log format, made with the settings of the recording."""
+    """One log format, made with the settings of the recording.
+
+    One whose lines tell all by themselves says `order_matters = False`, and is then read by several processes.
+    """
 
     def read(self, batches: Iterable[LineBatch], findings: Findings) -> Iterator[RequestBatch]:
         """The requests in `batches`, in their order; what else was found goes to `findings`.

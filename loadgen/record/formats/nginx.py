@@ -63,6 +63,7 @@ class NginxFormat:
         self._settings = settings
         self._filter = RequestFilter(settings.path_prefixes)
         self._pattern = compile_log_format(settings.log_format) if settings.log_format else None
+        self._seeks_pattern = False
         self._has_msec = True
         self._has_duration = True
 
@@ -70,6 +71,11 @@ class NginxFormat:
     def looks_like(head: Sequence[bytes]) -> bool:
         tails = [found["tail"] for line in head[:50] if (found := _TAIL.match(line))]
         return any(b"rt=" in tail or b"request_time=" in tail for tail in tails)
+
+    @property
+    def order_matters(self) -> bool:
+        """Where the lines read so far have told no pattern."""
+        return self._seeks_pattern
 
     def stamp_facts(self) -> StampFacts:
         stamp = "$msec" if self._has_msec else "the time of the line (1 s)"
@@ -84,6 +90,7 @@ class NginxFormat:
         findings.assume(self._filter.description)
         for batch in batches:
             pattern = self._pattern or self._pattern_of(batch)
+            self._seeks_pattern = pattern is None
             if pattern is None:
                 self._malformed_all(batch, findings)
                 continue
