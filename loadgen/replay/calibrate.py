@@ -26,10 +26,11 @@ from loadgen.replay.coordinator import run_workers
 from loadgen.replay.null_server import MODEL, null_server_main
 from loadgen.replay.payloads import Asking
 from loadgen.replay.run_folder import read_journal
-from loadgen.replay.share import share_of
+from loadgen.replay.share import shares_of
 from loadgen.replay.target import Target, Timeouts
 from loadgen.replay.worker import Progress, WorkerSettings
-from loadgen.replay.worker_process import WorkerTask
+from loadgen.replay.worker_process import WorkerProcesses
+from loadgen.replay.workers import WorkerTask
 
 REST_RATE_PER_S = 100.0
 _PAUSE_S = 0.1
@@ -140,7 +141,9 @@ class _Sender:
 
         with tempfile.TemporaryDirectory(prefix="loadgen-") as folder:
             tasks = self._tasks(table, Path(folder))
-            ending = asyncio.run(run_workers(tasks, lambda *_: None, take))
+            ending = asyncio.run(
+                run_workers(WorkerProcesses(tasks), range(len(tasks)), lambda *_: None, take)
+            )
             if ending.signal_name:
                 raise KeyboardInterrupt
             if ending.lost:
@@ -157,13 +160,13 @@ class _Sender:
         return [
             WorkerTask(
                 worker=worker,
-                share=share_of(table, worker, self._workers),
+                share=share,
                 settings=self._settings,
                 asking=Asking("chat", MODEL, "calibrate", stream=True),
                 prompts=PromptMaker(),
                 journal_path=folder / f"worker-{worker}.arrows",
             )
-            for worker in range(self._workers)
+            for worker, share in enumerate(shares_of(table, self._workers))
         ]
 
 

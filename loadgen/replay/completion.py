@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from itertools import compress
+
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
@@ -18,10 +21,10 @@ _FROM_SCHEDULE = {
 }
 
 
-def complete_records(records: pa.Table, schedule: pa.Table, *, missing_because: str) -> pa.Table:
+def complete_records(records: pa.Table, schedule: pa.Table, *, missing_because: Sequence[str]) -> pa.Table:
     """`records` with a not_sent record for each planned request that has none, in order of planned time.
 
-    missing_because: what stands in the error column of the added ones.
+    missing_because: for each row of the schedule, what stands in the error column if its record has to be added.
     """
     is_missing = ~np.isin(_keys(schedule), _keys(records))
     missing = schedule.filter(pa.array(is_missing))
@@ -33,7 +36,7 @@ def complete_records(records: pa.Table, schedule: pa.Table, *, missing_because: 
         elif field.name == "outcome":
             columns.append(_constant(Outcome.NOT_SENT.value, count, field.type))
         elif field.name == "error":
-            columns.append(_constant(missing_because, count, field.type))
+            columns.append(pa.array(compress(missing_because, is_missing), field.type))
         elif field.name == "phase":
             columns.append(_constant(Phase.RUN.value, count, field.type))
         elif field.name == "worker":

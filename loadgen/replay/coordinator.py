@@ -1,15 +1,12 @@
-"""Coordinator: one run from its folder's making to its last record, over workers in processes of their own."""
+"""Coordinator: one run from its workers' making to their last word, wherever they are."""
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
-import multiprocessing
 import signal
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
-from multiprocessing.connection import Connection as Pipe
-from multiprocessing.process import BaseProcess
 from typing import Any, Protocol
 
 import pyarrow as pa
@@ -18,10 +15,8 @@ from loadgen.errors import RunError
 from loadgen.replay.clock import RunClock, clock_starting_in
 from loadgen.replay.failure_watch import FailureWatch
 from loadgen.replay.worker import Progress
-from loadgen.replay.worker_process import Done, Ready, Start, Stop, WorkerTask, worker_main
+from loadgen.replay.workers import Command, Done, Lost, Ready, Start, Stop, Word, Workers
 
-# From the agreement on the start to the start itself: time for the word to reach every worker.
-_START_IN_S = 0.3
 # A worker that has been told to stop flushes and goes; one that does not is killed.
 _STOP_WITHIN_S = 5.0
 
@@ -46,36 +41,37 @@ class Ending:
     """How a run ended.
 
     signal_name: of the signal that ended it early, or None. gave_up: why nothing more was sent, or None.
-    lost: workers that died before they were done. workers: health of each worker that was done.
+    lost: workers that were gone before they were done, and why. workers: health of each worker that was done.
     run_end_ns: on the run's clock.
     """
 
     signal_name: str | None
-    lost: tuple[int, ...]
+    lost: Mapping[int, str]
     workers: tuple[dict[str, Any], ...]
     run_end_ns: int
     gave_up: str | None = None
 
 
 async def run_workers(
-    tasks: Sequence[WorkerTask],
+    workers: Workers,
+    numbers: Sequence[int],
     on_start: Callable[[int, int], None],
     on_progress: Callable[[Progress], None],
     probes: Sequence[Probe] = (),
     abort_after_s: float | None = None,
 ) -> Ending:
-    """Run all tasks to their end, with one agreed start.
+    """Run the workers of these numbers to their end, with one agreed start.
 
     on_start(unix ns, monotonic ns of the start) is called just before it. The first SIGINT or SIGTERM ends the
     run early and keeps everything; a second one leaves at once (KeyboardInterrupt), with what the journal has.
     abort_after_s: so long nothing but failures ends it early, too.
     Raises RunError if a worker dies before the start.
     """
-    crew = _Crew(tasks, on_progress, FailureWatch(abort_after_s))
+    crew = _Crew(workers, numbers, on_progress, FailureWatch(abort_after_s))
     with _Signals(crew) as signals:
         try:
             await crew.ready()
-            clock, start_unix_ns = clock_starting_in(_START_IN_S)
+            clock, start_unix_ns = clock_starting_in(workers.starts_in_s)
             on_start(start_unix_ns, clock.start_monotonic_ns)
             crew.tell(Start(clock.start_monotonic_ns))
             sampling = [asyncio.create_task(probe.sample_forever(clock)) for probe in probes]
@@ -87,7 +83,7 @@ async def run_workers(
                 raise KeyboardInterrupt
             return Ending(
                 signal_name=signals.first,
-                lost=tuple(sorted(crew.lost)),
+                lost=dict(sorted(crew.lost.items())),
                 workers=tuple(
                     {"worker": worker, **asdict(done.health)}
                     for worker, done in sorted(crew.finished.items())
@@ -96,48 +92,43 @@ async def run_workers(
                 gave_up=crew.gave_up,
             )
         finally:
-            crew.dismiss()
+            workers.close()
 
 
 class _Crew:
-    """The worker processes and what they have said."""
+    """What the workers have said."""
 
     def __init__(
-        self, tasks: Sequence[WorkerTask], on_progress: Callable[[Progress], None], watch: FailureWatch
+        self,
+        workers: Workers,
+        numbers: Sequence[int],
+        on_progress: Callable[[Progress], None],
+        watch: FailureWatch,
     ) -> None:
+        self._workers = workers
+        self._numbers = numbers
         self._on_progress = on_progress
         self._watch = watch
         self.gave_up: str | None = None
         self._ready: set[int] = set()
         self.finished: dict[int, Done] = {}
-        self.lost: set[int] = set()
+        self.lost: dict[int, str] = {}
         self._changed = asyncio.Event()
-        self._pipes: dict[int, Pipe] = {}
-        self._processes: dict[int, BaseProcess] = {}
         self._stop_deadline_s: float | None = None
-        loop = asyncio.get_running_loop()
-        # A fresh interpreter: a forked one would inherit threads' locks and this process's event loop.
-        context = multiprocessing.get_context("spawn")
-        for task in tasks:
-            ours, theirs = context.Pipe()
-            process = context.Process(target=worker_main, args=(task, theirs), daemon=True)
-            process.start()
-            theirs.close()
-            self._pipes[task.worker] = ours
-            self._processes[task.worker] = process
-            loop.add_reader(ours.fileno(), self._hear, task.worker)
+        workers.open(self._hear)
 
     async def ready(self) -> None:
-        while len(self._ready) < len(self._pipes) and not self._stop_deadline_s:
+        while len(self._ready) < len(self._numbers) and not self._stop_deadline_s:
             if self.lost:
+                first = min(self.lost)
                 raise RunError(
-                    f"worker {min(self.lost)} ended before the start",
-                    hint="its message stands above; the run was not begun",
+                    f"worker {first} ended before the start: {self.lost[first]}",
+                    hint="the run was not begun; what it said itself, if anything, stands above",
                 )
             await self._change()
 
     async def done(self) -> None:
-        while len(self.finished) + len(self.lost) < len(self._pipes):
+        while len(self.finished) + len(self.lost) < len(self._numbers):
             await self._change()
             if (
                 self._stop_deadline_s is not None
@@ -145,11 +136,10 @@ class _Crew:
             ):
                 return
 
-    def tell(self, command: Start | Stop) -> None:
-        for worker, pipe in self._pipes.items():
+    def tell(self, command: Command) -> None:
+        for worker in self._numbers:
             if worker not in self.finished and worker not in self.lost:
-                with contextlib.suppress(OSError):
-                    pipe.send(command)
+                self._workers.tell(worker, command)
 
     def stop(self) -> None:
         """Ask all to end early."""
@@ -162,44 +152,25 @@ class _Crew:
         self._stop_deadline_s = 0.0
         self._changed.set()
 
-    def dismiss(self) -> None:
-        loop = asyncio.get_running_loop()
-        for worker, pipe in self._pipes.items():
-            loop.remove_reader(pipe.fileno())
-            pipe.close()
-            process = self._processes[worker]
-            process.join(timeout=0.5 if worker in self.finished or self._stop_deadline_s is None else 0.1)
-            if process.is_alive():
-                process.kill()
-                process.join()
-            process.close()
-
     async def _change(self) -> None:
         with contextlib.suppress(TimeoutError):
             await asyncio.wait_for(self._changed.wait(), 0.5)
         self._changed.clear()
 
-    def _hear(self, worker: int) -> None:
-        pipe = self._pipes[worker]
-        try:
-            said = pipe.recv()
-        except (EOFError, OSError):
-            asyncio.get_running_loop().remove_reader(pipe.fileno())
-            if worker not in self.finished:
-                self.lost.add(worker)
-            self._changed.set()
-            return
-        if isinstance(said, Progress):
-            self._on_progress(said)
-            reason = self._watch.observe(said.worker, said.elapsed_ns / 1e9, said.outcomes)
+    def _hear(self, word: Word) -> None:
+        if isinstance(word, Progress):
+            self._on_progress(word)
+            reason = self._watch.observe(word.worker, word.elapsed_ns / 1e9, word.outcomes)
             if reason is not None and self.gave_up is None:
                 self.gave_up = reason
                 self.stop()
             return
-        if isinstance(said, Ready):
-            self._ready.add(worker)
-        elif isinstance(said, Done):
-            self.finished[worker] = said
+        if isinstance(word, Ready):
+            self._ready.add(word.worker)
+        elif isinstance(word, Done):
+            self.finished[word.worker] = word
+        elif isinstance(word, Lost) and word.worker not in self.finished:
+            self.lost[word.worker] = word.reason
         self._changed.set()
 
 

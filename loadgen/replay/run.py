@@ -25,10 +25,11 @@ from loadgen.replay.coordinator import Ending, Probe, run_workers
 from loadgen.replay.payloads import Asking
 from loadgen.replay.run_folder import RunFolder, RunStatus
 from loadgen.replay.secrets import shown_proxy
-from loadgen.replay.share import share_of
+from loadgen.replay.share import owners_of, shares_of
 from loadgen.replay.warmup import warmup_facts, warmup_of, without_warmup
 from loadgen.replay.worker import Progress, WorkerSettings
-from loadgen.replay.worker_process import WorkerTask
+from loadgen.replay.worker_process import WorkerProcesses
+from loadgen.replay.workers import Workers, WorkerTask
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,9 +62,11 @@ def execute(
     run: Run,
     on_progress: Callable[[Progress], None],
     probes: Sequence[Probe] = (),
+    workers_for: Callable[[Sequence[WorkerTask]], Workers] = WorkerProcesses,
 ) -> tuple[RunFolder, Ending]:
     """Send it all and keep what came back. Returns when requests.parquet is complete.
 
+    workers_for: makes the workers of these tasks.
     An interrupted run is completed too: what was in flight is unfinished, the rest not_sent.
     """
     started = datetime.now(UTC)
@@ -71,24 +74,24 @@ def execute(
     facts = _facts(run, folder, started)
     folder.write_schedule(run.schedule)
     folder.write_facts(facts)
-    tasks = [
-        WorkerTask(
-            worker=worker,
-            share=share_of(run.schedule.table, worker, run.num_workers),
-            settings=replace(run.settings, num_warmup=len(range(worker, run.num_warmup, run.num_workers))),
-            asking=replace(run.asking, run_id=folder.path.name),
-            prompts=run.prompts,
-            journal_path=folder.journal_path(worker),
-        )
-        for worker in range(min(run.num_workers, run.schedule.num_requests))
-    ]
+    tasks = _tasks(run, folder)
 
     def on_start(start_unix_ns: int, start_monotonic_ns: int) -> None:
         facts.update(started_unix_ns=start_unix_ns, start_monotonic_ns=start_monotonic_ns)
         folder.write_facts(facts)
 
     try:
-        ending = asyncio.run(run_workers(tasks, on_start, on_progress, probes, run.abort_after_s))
+        workers = workers_for(tasks)
+        ending = asyncio.run(
+            run_workers(
+                workers,
+                [task.worker for task in tasks],
+                on_start,
+                on_progress,
+                probes,
+                run.abort_after_s,
+            )
+        )
     except KeyboardInterrupt:
         facts.update(status=RunStatus.INTERRUPTED, exit_reason="stopped twice")
         folder.write_facts(facts)
@@ -97,22 +100,52 @@ def execute(
         facts.update(status=RunStatus.FAILED)
         folder.write_facts(facts)
         raise
-    _finish(run, folder, facts, ending, probes)
+    _finish(run, folder, facts, ending, workers, probes)
     return folder, ending
 
 
+def _tasks(run: Run, folder: RunFolder) -> list[WorkerTask]:
+    """One for each worker that has anything to send."""
+    shares = {
+        worker: share
+        for worker, share in enumerate(shares_of(run.schedule.table, run.num_workers))
+        if share.num_rows
+    }
+    return [
+        WorkerTask(
+            worker=worker,
+            share=share,
+            settings=replace(run.settings, num_warmup=len(range(place, run.num_warmup, len(shares)))),
+            asking=replace(run.asking, run_id=folder.path.name),
+            prompts=run.prompts,
+            journal_path=folder.journal_path(worker),
+        )
+        for place, (worker, share) in enumerate(shares.items())
+    ]
+
+
 def _finish(
-    run: Run, folder: RunFolder, facts: dict[str, Any], ending: Ending, probes: Sequence[Probe]
+    run: Run,
+    folder: RunFolder,
+    facts: dict[str, Any],
+    ending: Ending,
+    workers: Workers,
+    probes: Sequence[Probe],
 ) -> None:
-    because = "a worker was lost" if ending.lost else "the run ended before"
     records = folder.read_journal()
     warmup = warmup_of(records)
     if warmup.num_rows:
         folder.write_warmup(warmup)
     folder.write_requests(
-        complete_records(without_warmup(records), run.schedule.table, missing_because=because)
+        complete_records(
+            without_warmup(records), run.schedule.table, missing_because=_why_missing(run, ending)
+        )
     )
-    warnings = [f"worker {worker} died; what it had in flight is not known" for worker in ending.lost]
+    warnings = [
+        f"worker {worker} was lost ({reason}); what it had in flight is not known"
+        for worker, reason in ending.lost.items()
+    ]
+    warnings += workers.warnings
     tables = [probe.table() for probe in probes]
     for probe in probes:
         warnings += probe.warnings
@@ -125,12 +158,22 @@ def _finish(
         ended_utc=datetime.now(UTC).isoformat(timespec="seconds"),
         run_end_ns=ending.run_end_ns,
         warmup=warmup_facts(warmup),
-        generator={"workers": list(ending.workers), "lost": list(ending.lost)},
+        generator={"workers": list(ending.workers), "lost": list(ending.lost), **workers.facts},
         warnings=warnings,
     )
     folder.write_facts(facts)
     # Every record is in requests.parquet now.
     shutil.rmtree(folder.path / "journal")
+
+
+def _why_missing(run: Run, ending: Ending) -> list[str]:
+    """For each planned request, why it would have no record."""
+    owners = owners_of(run.schedule.table, run.num_workers).tolist()
+    of_worker = {
+        worker: f"worker {worker} was lost ({reason}); whether this was sent is not known"
+        for worker, reason in ending.lost.items()
+    }
+    return [of_worker.get(owner, "the run ended before") for owner in owners]
 
 
 def _status(ending: Ending) -> RunStatus:

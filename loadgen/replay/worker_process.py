@@ -1,65 +1,78 @@
-"""A worker in a process of its own: told when to start and stop over a pipe, its records go to its journal."""
+"""Workers in processes of their own: commanded over a pipe, their records go to their journals."""
 
 from __future__ import annotations
 
 import asyncio
+import contextlib
+import multiprocessing
 import os
 import resource
 import signal
-from dataclasses import dataclass
+import time
+from collections.abc import Callable, Mapping, Sequence
 from multiprocessing.connection import Connection as Pipe
-from pathlib import Path
+from multiprocessing.process import BaseProcess
+from typing import Any
 
-import pyarrow as pa
 import uvloop
 
 from loadgen.errors import UsageError
-from loadgen.plan.prompts import Prompts
-from loadgen.replay.clock import RunClock
-from loadgen.replay.dialects import dialect_named
-from loadgen.replay.health import Health
+from loadgen.replay.commanded_worker import CommandedWorker
 from loadgen.replay.journal import JournalWriter
-from loadgen.replay.payloads import Asking, Payloads
-from loadgen.replay.worker import Worker, WorkerSettings
+from loadgen.replay.workers import Command, Done, Lost, Ready, Stop, Word, WorkerTask
+
+_LEAVES_WITHIN_S = 0.5
 
 
-@dataclass(frozen=True, slots=True)
-class WorkerTask:
-    """Everything a worker process needs; plain values, so that it can be sent anywhere."""
+class WorkerProcesses:
+    """The workers of a run as processes of this machine, which all share its monotonic clock."""
 
-    worker: int
-    share: pa.Table
-    settings: WorkerSettings
-    asking: Asking
-    prompts: Prompts
-    journal_path: Path
+    starts_in_s = 0.3
+    facts: Mapping[str, Any] = {}
+    warnings: tuple[str, ...] = ()
 
+    def __init__(self, tasks: Sequence[WorkerTask]) -> None:
+        self._tasks = tasks
+        self._pipes: dict[int, Pipe] = {}
+        self._processes: list[BaseProcess] = []
 
-@dataclass(frozen=True, slots=True)
-class Ready:
-    """The worker has payloads and connections, and waits for a Start."""
+    def open(self, on_word: Callable[[Word], None]) -> None:
+        loop = asyncio.get_running_loop()
+        # A fresh interpreter: a forked one would inherit threads' locks and this process's event loop.
+        context = multiprocessing.get_context("spawn")
+        for task in self._tasks:
+            ours, theirs = context.Pipe()
+            process = context.Process(target=worker_main, args=(task, theirs), daemon=True)
+            process.start()
+            theirs.close()
+            self._pipes[task.worker] = ours
+            self._processes.append(process)
+            loop.add_reader(ours.fileno(), self._hear, task.worker, on_word)
 
-    worker: int
+    def tell(self, worker: int, command: Command) -> None:
+        with contextlib.suppress(OSError):
+            self._pipes[worker].send(command)
 
+    def close(self) -> None:
+        for pipe in self._pipes.values():
+            asyncio.get_running_loop().remove_reader(pipe.fileno())
+            pipe.close()
+        end_s = time.monotonic() + _LEAVES_WITHIN_S
+        for process in self._processes:
+            process.join(timeout=max(0.0, end_s - time.monotonic()))
+            if process.is_alive():
+                process.kill()
+                process.join()
+            process.close()
 
-@dataclass(frozen=True, slots=True)
-class Done:
-    """All of the share has ended and is in the journal."""
-
-    worker: int
-    health: Health
-
-
-@dataclass(frozen=True, slots=True)
-class Start:
-    """Send, with this moment of the machine's monotonic clock as zero."""
-
-    start_monotonic_ns: int
-
-
-@dataclass(frozen=True, slots=True)
-class Stop:
-    """End early; what is in flight is recorded as unfinished."""
+    def _hear(self, worker: int, on_word: Callable[[Word], None]) -> None:
+        pipe = self._pipes[worker]
+        try:
+            word: Word = pipe.recv()
+        except (EOFError, OSError):
+            asyncio.get_running_loop().remove_reader(pipe.fileno())
+            word = Lost(worker, "its process died")
+        on_word(word)
 
 
 def worker_main(task: WorkerTask, pipe: Pipe) -> None:
@@ -95,12 +108,9 @@ def take_realtime_priority() -> None:
 
 
 async def _work(task: WorkerTask, pipe: Pipe) -> None:
-    dialect = dialect_named(task.asking.endpoint_type, task.asking.template)
-    payloads = Payloads(task.share, task.settings.target, dialect, task.prompts, task.asking)
     journal = JournalWriter(task.journal_path)
-    worker = Worker(task.worker, task.share, task.settings, dialect, payloads, journal.append, pipe.send)
+    worker = CommandedWorker(task, journal.append, pipe.send)
     loop = asyncio.get_running_loop()
-    start: asyncio.Future[RunClock | None] = loop.create_future()
 
     def on_command() -> None:
         try:
@@ -108,12 +118,7 @@ async def _work(task: WorkerTask, pipe: Pipe) -> None:
         except (EOFError, OSError):
             loop.remove_reader(pipe.fileno())
             command = Stop()
-        if isinstance(command, Start) and not start.done():
-            start.set_result(RunClock(command.start_monotonic_ns))
-        elif isinstance(command, Stop):
-            worker.stop()
-            if not start.done():
-                start.set_result(None)
+        worker.hear(command)
 
     await worker.prepare()
     loop.add_reader(pipe.fileno(), on_command)
@@ -121,9 +126,8 @@ async def _work(task: WorkerTask, pipe: Pipe) -> None:
     os.set_blocking(pipe.fileno(), True)
     await worker.warm_up()
     pipe.send(Ready(task.worker))
-    clock = await start
-    if clock is not None:
-        health = await worker.run(clock)
+    health = await worker.run()
+    if health is not None:
         journal.close()
         pipe.send(Done(task.worker, health))
     loop.remove_reader(pipe.fileno())

@@ -63,7 +63,10 @@ def judge(
         reasons.append(f"{unsent} planned requests were not sent")
     generator = facts.get("generator") or {}
     if lost := generator.get("lost"):
-        reasons.append(f"{len(lost)} of the sending processes died")
+        count = len(lost) + len(generator.get("workers") or ())
+        reasons.append(
+            f"{len(lost)} of {count} workers {'was' if len(lost) == 1 else 'were'} lost in the run"
+        )
     lags = [worker.get("loop_lag_p99_s") or 0.0 for worker in generator.get("workers") or ()]
     if lags and max(lags) > thresholds.max_loop_lag_s:
         reasons.append(

@@ -114,7 +114,7 @@ def test_a_pair_with_an_invalid_run_does_not_count_and_is_run_again(tmp_path: Pa
     assert len(one.comparison.base) == 3
     pairs = bench.folder.pairs
     assert [pair.void is None for pair in pairs] == [True, False, True, True]
-    assert "sending processes died" in str(pairs[1].void)
+    assert "lost in the run" in str(pairs[1].void)
     assert None in (pairs[1].a, pairs[1].b)  # the other run of the pair was not made
 
 

@@ -126,7 +126,7 @@ class TestValidity:
         [
             ([failed(9.95, "client_error", end_s=9.96)], {}, "limit of this machine"),
             ([failed(9.95, "not_sent")], {}, "not sent"),
-            ([], {"generator": {"workers": [], "lost": [1]}}, "died"),
+            ([], {"generator": {"workers": [], "lost": [1]}}, "lost in the run"),
             ([], {"generator": {"workers": [health(0, loop_lag_p99_s=0.08)], "lost": []}}, "overloaded"),
         ],
     )
