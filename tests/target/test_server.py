@@ -384,7 +384,7 @@ def _all(connection: socket.socket) -> bytes:
     """Everything up to the end of a streamed answer, in its chunks; closes the connection."""
     said = b""
     with connection:
-        while not said.endswith(b"0\r\n\r\n"):
+        while not said.endswith(b"\r\n0\r\n\r\n"):
             part = connection.recv(65536)
             if not part:
                 break
