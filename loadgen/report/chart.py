@@ -72,6 +72,27 @@ class HeatChart(Chart):
 
 
 @dataclass(frozen=True, slots=True)
+class Span:
+    """An estimate between bounds, in the chart's unit; None for a bound that is not known or means nothing."""
+
+    label: str
+    kind: str
+    low: float | None
+    middle: float
+    high: float | None
+
+
+@dataclass(frozen=True, slots=True)
+class IntervalsChart(Chart):
+    """A row for each span, over a line at 0. kinds: of spans, in the order of the legend. band: shaded, about 0."""
+
+    unit: str
+    spans: tuple[Span, ...]
+    kinds: tuple[str, ...]
+    band: float
+
+
+@dataclass(frozen=True, slots=True)
 class PartsChart(Chart):
     """One bar of parts that add up; parts: (name, value in unit), in order."""
 

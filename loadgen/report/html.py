@@ -14,8 +14,11 @@ from typing import Any
 import loadgen
 from loadgen.errors import UsageError
 from loadgen.report import words
-from loadgen.report.chart import Chart, Table
+from loadgen.report.chart import Chart, Shade, Table
 
+_MAX_ZOOMS = 8
+# Room around a window that is zoomed to, of its own length.
+_AROUND = 1.5
 # Shown where the charts stay empty.
 UNDRAWN = (
     '<p id="undrawn" class="state warn" hidden>This browser cannot draw the charts; each has its numbers '
@@ -85,6 +88,24 @@ def figure(chart: Chart, height_px: int, place: int, above: Iterable[str] = ()) 
     yield f"<details><summary>{text(chart.title)}: the numbers</summary>"
     yield from table(chart.table, chart.title)
     yield "</details></section>"
+
+
+def zooms(shaded: Sequence[Shade]) -> Iterable[str]:
+    """Buttons that show a window in all charts over time."""
+    yield '<div class="zoom" role="group" aria-label="Zoom of all charts over time">'
+    yield '<button type="button" data-whole>Whole run</button>'
+    for shade in shaded[:_MAX_ZOOMS]:
+        around_s = _AROUND * (shade.end_s - shade.start_s)
+        start_s, end_s = max(0.0, shade.start_s - around_s), shade.end_s + 2 * around_s
+        yield (
+            f'<button type="button" data-from="{start_s:.6g}" data-until="{end_s:.6g}">Zoom to '
+            f"{text(shade.label)}</button>"
+        )
+    yield "</div>"
+    yield (
+        '<p class="faint">Drag in a chart to zoom, double-click to see all again; a click on a name in a legend '
+        "hides its line. Injected windows are shaded.</p>"
+    )
 
 
 def table(found: Table, label: str, text_from: int = 99) -> Iterable[str]:

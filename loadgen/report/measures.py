@@ -15,6 +15,8 @@ from loadgen.report.observations import Mask, Observations
 from loadgen.report.recovery import longest, recoveries
 
 OVERALL = "overall"
+# The tail that tail_own_share is of.
+_SLOWEST = 0.05
 
 _NO_SUCCESS = "no request succeeded"
 _NO_STREAM = "no successful answer was a stream with the tokens that this needs"
@@ -122,6 +124,7 @@ def _measure(
     rejected = float((seen.outcome == Outcome.REJECTED.value).sum())
     figures["rejected_share"] = share(rejected, decided, undecided)
     figures |= _server_figures(seen)
+    figures |= _delivery_figures(seen)
     return Measures(label, spans, seen.records.num_rows, figures)
 
 
@@ -171,3 +174,33 @@ def _server_figures(seen: Observations) -> dict[str, Figure]:
         "mean_batch": float(batches.mean()) if batches.size else Missing(untold),
         "queued_mean_batch": share(float((batches * waits).sum()), float(waits.sum()), "no request waited"),
     }
+
+
+def _delivery_figures(seen: Observations) -> dict[str, Figure]:
+    """How the tokens of the streams that succeeded came, and what the slowest answers are made of."""
+    ok = seen.is_ok
+    chunks, coalesced = seen.numbers("num_chunks")[ok], seen.numbers("num_coalesced")[ok]
+    later = float(np.nansum(np.maximum(chunks - 1, 0)))
+    ours = seen.seconds("last_token_ns") - seen.seconds("first_token_ns")
+    theirs = seen.seconds("server_last_token_us") - seen.seconds("server_first_token_us")
+    told = ok & seen.has_stages & ~np.isnan(ours) & (theirs > 0)
+    return {
+        "coalesced_share": share(float(np.nansum(coalesced)), later, _NO_STREAM),
+        "delivery_share": share(float(ours[told].sum()), float(theirs[told].sum()), seen.why_no_stages),
+        "tail_own_share": _tail_own_share(seen),
+    }
+
+
+def _tail_own_share(seen: Observations) -> Figure:
+    latency, tokens = seen.per_request["service_latency"], seen.numbers("output_tokens")
+    ttft, tpot = seen.per_request["service_ttft"], seen.per_request["tpot"]
+    known = np.flatnonzero(~np.isnan(latency) & ~np.isnan(tokens))
+    if not known.size or np.isnan(ttft).all() or np.isnan(tpot).all():
+        return Missing(_NO_STREAM)
+    slowest = known[np.argsort(latency[known], kind="stable")[-max(1, round(known.size * _SLOWEST)) :]]
+    own = np.nanmedian(ttft) + np.maximum(tokens[slowest] - 1, 0) * np.nanmedian(tpot)
+    return share(
+        float(np.minimum(own, latency[slowest]).sum()),
+        float(latency[slowest].sum()),
+        "the answers took no time",
+    )

@@ -141,6 +141,32 @@ METRICS: tuple[Metric, ...] = (
         "service latency less server total time, over service latency: network and client",
     ),
     Metric(
+        "coalesced_share",
+        "share",
+        "lower",
+        1,
+        False,
+        "token events that came in the same read as the one before, of all but the first of each answer",
+    ),
+    Metric(
+        "delivery_share",
+        "share",
+        "neither",
+        1,
+        False,
+        "time from first to last token as it came here, over the same as the server tells it: near 0, something "
+        "between kept the tokens back and let go of them at once",
+    ),
+    Metric(
+        "tail_own_share",
+        "share",
+        "neither",
+        1,
+        False,
+        "of the slowest twentieth of the answers: time that their own length explains (median TTFT, and median "
+        "TPOT for each further token) over their service latency",
+    ),
+    Metric(
         "mean_batch",
         "rows",
         "neither",
@@ -175,6 +201,23 @@ METRICS: tuple[Metric, ...] = (
         1,
         False,
         "growth of the server's own counter of preempted requests",
+    ),
+    Metric(
+        "engine_active_share",
+        "share",
+        "neither",
+        1,
+        False,
+        "growth of the server's own counter of time within its steps, over the time between readings",
+    ),
+    Metric(
+        "engine_kernel_share",
+        "share",
+        "neither",
+        1,
+        False,
+        "growth of the server's own counter of computing time within its steps, over the time between readings; "
+        "on a CPU, CPU time of the forward passes",
     ),
     Metric(
         "gpu_active_share",

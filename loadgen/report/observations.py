@@ -21,7 +21,8 @@ _PART = 1 << 16
 # What the figures of one window are made of.
 _MEASURED = (
     "planned_ns", "dispatched_ns", "sent_ns", "first_token_ns", "first_answer_token_ns", "last_token_ns", "outcome",
-    "output_tokens", "chunk_gap_us", *(f"server_{stage}_us" for stage in SERVER_STAGES), "server_mean_batch",
+    "output_tokens", "chunk_gap_us", "num_chunks", "num_coalesced",
+    *(f"server_{stage}_us" for stage in SERVER_STAGES), "server_mean_batch",
 )  # fmt: skip
 
 

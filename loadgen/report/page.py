@@ -8,7 +8,7 @@ from typing import Any
 
 from loadgen.durations import format_duration
 from loadgen.report import html, words
-from loadgen.report.chart import Chart, LineChart, Shade, Table
+from loadgen.report.chart import Chart, LineChart, Table
 from loadgen.report.figures import Distribution, Missing
 from loadgen.report.measures import Measures
 from loadgen.report.metric import BY_NAME, METRICS
@@ -18,7 +18,6 @@ from loadgen.report.validity import MAX_LOOP_LAG_S
 
 # Columns of the table of metrics; of more windows, those of interest.
 _MAX_WINDOWS = 12
-_MAX_ZOOMS = 8
 _FIRST: tuple[tuple[str, str | None], ...] = (
     ("offered_rate", None),
     ("served_rate", None),
@@ -37,8 +36,6 @@ _FIRST: tuple[tuple[str, str | None], ...] = (
     ("recovery_s", None),
 )
 _STATISTICS: tuple[str | None, ...] = ("mean", "p50", "p90", "p99", "max")
-# Room around a window that is zoomed to, of its own length.
-_AROUND = 1.5
 _HELD = {
     True: ("good", "held"),
     False: ("bad", "did not hold"),
@@ -59,7 +56,7 @@ def _body(report: Report, charts: Sequence[Chart], figures: Sequence[dict[str, A
     yield from html.UNDRAWN
     yield from html.section("Figures", _metrics(report))
     for place, (chart, figure) in enumerate(zip(charts, figures, strict=True)):
-        zooms = _zooms(chart.shaded) if place == 0 and isinstance(chart, LineChart) else ()
+        zooms = html.zooms(chart.shaded) if place == 0 and isinstance(chart, LineChart) else ()
         yield from html.figure(chart, figure["height_px"], place, zooms)
     if len(report.outcomes) > 1:
         yield from html.section("How requests ended", _outcomes(report))
@@ -131,23 +128,6 @@ def _row(shown: Sequence[Measures], name: str, statistic: str | None) -> tuple[s
 
 def _says(row: Sequence[str]) -> bool:
     return any(cell != "-" for cell in row[1:])
-
-
-def _zooms(shaded: Sequence[Shade]) -> Iterable[str]:
-    yield '<div class="zoom" role="group" aria-label="Zoom of all charts over time">'
-    yield '<button type="button" data-whole>Whole run</button>'
-    for shade in shaded[:_MAX_ZOOMS]:
-        around_s = _AROUND * (shade.end_s - shade.start_s)
-        start_s, end_s = max(0.0, shade.start_s - around_s), shade.end_s + 2 * around_s
-        yield (
-            f'<button type="button" data-from="{start_s:.6g}" data-until="{end_s:.6g}">Zoom to '
-            f"{html.text(shade.label)}</button>"
-        )
-    yield "</div>"
-    yield (
-        '<p class="faint">Drag in a chart to zoom, double-click to see all again; a click on a name in a legend '
-        "hides its line. Injected windows are shaded.</p>"
-    )
 
 
 def _outcomes(report: Report) -> Iterable[str]:

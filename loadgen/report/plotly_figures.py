@@ -6,7 +6,7 @@ import math
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from loadgen.report.chart import Chart, HeatChart, Line, LineChart, PartsChart, Shade
+from loadgen.report.chart import Chart, HeatChart, IntervalsChart, Line, LineChart, PartsChart, Shade
 
 _PANEL_PX = 150
 _SINGLE_PX = 320
@@ -14,6 +14,9 @@ _ROW_PX = 26
 # Of the height, between two panels: room for the legend of the lower one.
 _GAP_PX = 44
 _MAX_LABELLED = 6
+_SYMBOLS = ("circle", "diamond", "square", "x")
+# An axis of intervals shows so many times the largest estimate (or band), on each side, at most.
+_REACH = 3.0
 _DASHES = ("solid", "dash", "dot", "dashdot")
 
 
@@ -23,6 +26,8 @@ def figure_of(chart: Chart) -> dict[str, Any]:
         return _lines(chart)
     if isinstance(chart, HeatChart):
         return _heat(chart)
+    if isinstance(chart, IntervalsChart):
+        return _intervals(chart)
     assert isinstance(chart, PartsChart)
     return _parts(chart)
 
@@ -155,6 +160,61 @@ def _parts(chart: PartsChart) -> dict[str, Any]:
     }
     height_px = _ROW_PX * (len(names) + 1) + 100
     return {"data": [trace], "layout": layout, "height_px": height_px, "is_time": False}
+
+
+def _intervals(chart: IntervalsChart) -> dict[str, Any]:
+    """Bounds are lines and estimates are marks, a colour and a mark a kind; what leaves the axis runs off it."""
+    reach = _REACH * max(chart.band, *(abs(span.middle) for span in chart.spans))
+    bounds = [bound for span in chart.spans for bound in (span.low, span.high) if bound is not None]
+    low, high = max(-reach, min([-chart.band, *bounds])), min(reach, max([chart.band, *bounds]))
+    data: list[dict[str, Any]] = []
+    for place, kind in enumerate(chart.kinds):
+        spans = [span for span in chart.spans if span.kind == kind]
+        if not spans:
+            continue
+        known = [span for span in spans if span.low is not None and span.high is not None]
+        data += [
+            {
+                "type": "scatter", "mode": "lines", "line": {"color": place, "width": 3}, "name": _plain(kind),
+                "x": _short(x for span in known for x in (span.low, span.high, None)),
+                "y": [y for span in known for y in (_plain(span.label), _plain(span.label), None)],
+                "showlegend": False, "legendgroup": str(place), "hoverinfo": "skip", "connectgaps": False,
+            },
+            {
+                "type": "scatter", "mode": "markers", "name": _plain(kind), "legendgroup": str(place),
+                "marker": {"color": place, "size": 9, "symbol": _SYMBOLS[place % len(_SYMBOLS)]},
+                "x": _short(span.middle for span in spans),
+                "y": [_plain(span.label) for span in spans],
+                "customdata": [_short((span.low, span.high)) for span in spans],
+                "hovertemplate": f"%{{y}}: %{{x:.4~g}} {_plain(chart.unit)}, from %{{customdata[0]:.4~g}} to "
+                "%{customdata[1]:.4~g}<extra></extra>",
+            },
+        ]  # fmt: skip
+    names = [_plain(span.label) for span in chart.spans]
+    shapes: list[dict[str, Any]] = [
+        {
+            "type": "rect", "xref": "x", "yref": "paper", "x0": -width, "x1": width, "y0": 0, "y1": 1,
+            "layer": "below", "line": {"width": 0},
+        }
+        for width in (chart.band, (high - low) / 800)
+    ]  # fmt: skip
+    layout = {
+        "margin": {"l": 10, "r": 14, "t": 40, "b": 50},
+        "hovermode": "closest",
+        "legend": {"orientation": "h", "x": 0, "xanchor": "left", "y": 1, "yanchor": "bottom"},
+        "xaxis": {"title": {"text": f"change ({_plain(chart.unit)})"}, "range": _padded(low, high), "nticks": 8},
+        "yaxis": {
+            "autorange": "reversed", "automargin": True, "type": "category", "categoryorder": "array",
+            "categoryarray": names,
+        },
+        "shapes": shapes,
+    }  # fmt: skip
+    return {"data": data, "layout": layout, "height_px": _ROW_PX * len(names) + 110, "is_time": False}
+
+
+def _padded(low: float, high: float) -> list[float | None]:
+    room = 0.04 * (high - low)
+    return _short((low - room, high + room))
 
 
 def _shapes(shaded: Sequence[Shade]) -> list[dict[str, Any]]:

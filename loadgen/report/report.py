@@ -12,7 +12,7 @@ from loadgen.errors import ExitCode, RunError
 from loadgen.percentiles import METHOD
 from loadgen.replay.request_record import Outcome
 from loadgen.replay.run_folder import RunFolder, RunStatus
-from loadgen.report.diagnosis import Verdict, diagnose
+from loadgen.report.diagnosis import diagnose
 from loadgen.report.figures import Distribution, Missing, as_json
 from loadgen.report.goodput import Bound
 from loadgen.report.injected import Injected, injected_windows
@@ -25,6 +25,7 @@ from loadgen.report.sampled import Sampled
 from loadgen.report.stages import Stages, receipt_lateness, stages
 from loadgen.report.timeline import Timeline, timeline
 from loadgen.report.validity import Thresholds, Validity, judge
+from loadgen.report.verdict import Verdict
 
 # Report format. Version 1 (2026-12). What a metric counts is versioned apart: see metric.definition_id.
 FORMAT_VERSION = 1

@@ -30,6 +30,8 @@ _QUEUE_COUNTERS = (
 )
 _KV_GAUGES = ("vllm:kv_cache_usage_perc", "vllm:gpu_cache_usage_perc", "sglang:token_usage")
 _PREEMPTIONS = ("vllm:num_preemptions_total",)
+_STEPS_S = "loadgen_target:step_busy_seconds_total"
+_KERNELS_S = "loadgen_target:kernel_seconds_total"
 _NOTHING = "nothing was sampled beside this run"
 
 
@@ -62,6 +64,14 @@ class Series:
         steps = np.where(steps < 0, self.values[1:], steps)
         later = Series(self.moments_s[1:], steps).within(spans)
         return float(later.sum()) if later.size else None
+
+    def rate(self, spans: Spans) -> float | None:
+        """Growth a second of a counter, over the time between those reads; None as for increase."""
+        grown = self.increase(spans)
+        if grown is None:
+            return None
+        passed_s = float(Series(self.moments_s[1:], np.diff(self.moments_s)).within(spans).sum())
+        return grown / passed_s if passed_s > 0 else None
 
 
 class Sampled:
@@ -98,6 +108,8 @@ class Sampled:
             "server_queue_share": self._queue_share(spans),
             "kv_cache_share": self._highest(_KV_GAUGES, spans, "the server tells no use of its KV cache"),
             "preemptions": self._increase(_PREEMPTIONS, spans, "the server tells no preemptions"),
+            "engine_active_share": self._rate(_STEPS_S, spans, "the server tells no time within its steps"),
+            "engine_kernel_share": self._rate(_KERNELS_S, spans, "the server tells no time of its kernels"),
             "gpu_active_share": self._of_devices(GPU_ACTIVE, spans),
             "gpu_sm_active_share": self._of_devices(GPU_SM_ACTIVE, spans),
             "gpu_memory_share": self._memory(spans),
@@ -108,7 +120,7 @@ class Sampled:
     def warnings(self) -> list[str]:
         """What a reader of the figures must know: counters that began anew, devices that told only some."""
         found: list[str] = []
-        counters = [name for pair in _QUEUE_COUNTERS for name in pair] + [*_PREEMPTIONS]
+        counters = [name for pair in _QUEUE_COUNTERS for name in pair] + [*_PREEMPTIONS, _STEPS_S]
         reset = [name for (_, name), series in self._series.items() if name in counters and series.has_reset]
         if reset:
             found.append(
@@ -139,6 +151,10 @@ class Sampled:
     def _increase(self, names: Sequence[str], spans: Spans, reason: str) -> Figure:
         totals = [total for name in names if (total := self._total(name, spans)) is not None]
         return totals[0] if totals else Missing(reason)
+
+    def _rate(self, name: str, spans: Spans, reason: str) -> Figure:
+        rates = [rate for series in self.named(name).values() if (rate := series.rate(spans)) is not None]
+        return sum(rates) if rates else Missing(reason)
 
     def _highest(self, names: Sequence[str], spans: Spans, reason: str) -> Figure:
         for name in names:
@@ -178,6 +194,8 @@ FIGURES = (
     "server_queue_share",
     "kv_cache_share",
     "preemptions",
+    "engine_active_share",
+    "engine_kernel_share",
     "gpu_active_share",
     "gpu_sm_active_share",
     "gpu_memory_share",

@@ -10,12 +10,14 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.parquet as pq
 
 from loadgen.plan.schedule import Schedule, Window
 from loadgen.replay.request_record import SCHEMA
 from loadgen.replay.run_folder import RunFolder
 from loadgen.report.measures import Measures, measure
 from loadgen.report.observations import Observations
+from loadgen.telemetry.samples import Samples
 from support.sending import schedule_table
 
 Row = dict[str, Any]
@@ -79,6 +81,7 @@ def written(
     length_s: float = 10.0,
     windows: Sequence[Window] = (),
     planned: int | None = None,
+    telemetry: Samples | None = None,
     **facts: Any,
 ) -> RunFolder:
     """A whole run folder of these rows; `planned` may exceed them, as in a run that was killed."""
@@ -88,6 +91,8 @@ def written(
     moments += [length_s] * ((planned or len(rows)) - len(rows))
     run.write_schedule(Schedule(schedule_table(sorted(moments)), spans, "trace-id", {}))
     run.write_requests(records(rows))
+    if telemetry is not None:
+        pq.write_table(telemetry.table(), run.telemetry_path)
     run.write_facts(
         {
             "run_id": "test-run", "name": "test", "status": "complete", "exit_reason": None,
