@@ -3,13 +3,18 @@
 from __future__ import annotations
 
 import ast
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 
 ROOT = Path(__file__).parent.parent
 # In the order of the flow. A package may import those before it, and itself.
-FLOW = ("trace", "record", "plan", "replay", "telemetry", "report", "compare", "experiment", "cli")
+FLOW = (
+    "trace", "record", "plan", "replay", "telemetry", "simulate", "report", "compare", "experiment", "advise",
+    "cli",
+)  # fmt: skip
 WORLD = {"httpx", "asyncio", "typer", "rich", "time"}
 # Modules that decide or compute. A new one belongs here unless the world begins in it.
 PURE = (
@@ -42,6 +47,11 @@ PURE = (
     "loadgen/record/request_filter.py",
     "loadgen/record/stamp_reader.py",
     "loadgen/record/zone.py",
+    "loadgen/simulate/cost_model.py",
+    "loadgen/simulate/fitting.py",
+    "loadgen/simulate/records.py",
+    "loadgen/simulate/server.py",
+    "loadgen/simulate/steps.py",
     "loadgen/telemetry/prometheus.py",
     "loadgen/trace/assemble.py",
     "loadgen/trace/moments.py",
@@ -52,6 +62,7 @@ PURE = (
     "targets/loadgen_target/policies.py",
 )
 RENDERING = {"terminal.py"}
+POLICY_CODE = {"loadgen_target.config", "loadgen_target.flags", "loadgen_target.policies"}
 
 
 def imports_of(path: Path) -> set[str]:
@@ -99,8 +110,18 @@ def test_modules_that_decide_or_compute_know_no_world() -> None:
 
 def test_the_measuring_tool_never_imports_the_server_nor_torch() -> None:
     for path in modules("loadgen/**/*.py"):
-        heads = {name.split(".")[0] for name in imports_of(path)}
-        assert not heads & {"torch", "loadgen_target"}, path
+        names = imports_of(path)
+        assert "torch" not in {name.split(".")[0] for name in names}, path
+        of_server = {name for name in names if name.split(".")[0] == "loadgen_target"}
+        # A simulation is of the very policies that serve; they and their settings are all it may know.
+        allowed = POLICY_CODE if path.parent.name == "simulate" else set()
+        assert of_server <= allowed, path
+
+
+def test_the_policies_need_neither_torch_nor_a_server() -> None:
+    code = f"import sys, {', '.join(sorted(POLICY_CODE))}; print(*sys.modules)"
+    loaded = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert not {"torch", "uvicorn", "loadgen_target.engine"} & set(loaded.stdout.split())
 
 
 def test_the_server_never_imports_the_measuring_tool() -> None:

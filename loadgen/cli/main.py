@@ -56,6 +56,11 @@ VERBS: Mapping[str, Verb] = {
         "Examples: loadgen replay production.parquet --url http://staging:8000 --busiest 5m --inject-peak   |   "
         "loadgen replay production.parquet --serve '--policy continuous' --chars-per-token 1 --ignore-eos",
     ),
+    "simulate": Verb(
+        "loadgen.cli.simulate",
+        "Examples: loadgen simulate production.parquet --policy dynamic --max-batch-size 8 --max-wait-ms 150   |   "
+        "loadgen simulate production.parquet --policy continuous --fit steps.parquet --inject-peak",
+    ),
     "report": Verb(
         "loadgen.cli.report",
         "Example: loadgen report reports/production-20261201T101500Z-4f2a9c --slo 'ttft p99 < 800ms'",

@@ -22,7 +22,8 @@ def title(report: Report) -> str:
     reason = report.facts.get("exit_reason")
     status = report.status + (f" ({reason})" if reason else "")
     valid = "valid" if report.validity.is_valid else "INVALID: the generator was the limit"
-    return f"run {report.facts.get('run_id')}: {status}, {valid}"
+    made = "simulated, " if report.facts.get("simulated") else ""
+    return f"run {report.facts.get('run_id')}: {made}{status}, {valid}"
 
 
 def what(report: Report) -> str:

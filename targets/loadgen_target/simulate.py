@@ -25,11 +25,18 @@ class CostModel:
     prompt_token_ns: int = 450_000
     row_ns: int = 200_000
 
-    def prefill_ns(self, num_tokens: int) -> int:
+    def prefill_ns(self, num_tokens: int, num_rows: int) -> int:
         return self.fixed_ns + self.prompt_token_ns * num_tokens
 
-    def decode_ns(self, num_rows: int) -> int:
+    def decode_ns(self, num_rows: int, kv_tokens: int) -> int:
         return self.fixed_ns + self.row_ns * num_rows
+
+
+class Cost(Protocol):
+    """How long a forward pass takes, ns; kv_tokens: cache positions that its rows hold."""
+
+    def prefill_ns(self, num_tokens: int, num_rows: int) -> int: ...
+    def decode_ns(self, num_rows: int, kv_tokens: int) -> int: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,21 +74,23 @@ class Simulation:
 class _Shape(Protocol):
     @property
     def num_prompt_tokens(self) -> int: ...
+    @property
+    def position(self) -> int: ...
 
 
 class CostRunner:
-    """A Runner that lets time pass as a CostModel says, and gives the same token for ever."""
+    """A Runner that lets time pass as a Cost says, and gives the same token for ever."""
 
-    def __init__(self, clock: SimClock, cost: CostModel) -> None:
+    def __init__(self, clock: SimClock, cost: Cost) -> None:
         self._clock = clock
         self._cost = cost
 
     def prefill(self, rows: Sequence[_Shape]) -> list[int]:
-        self._clock.work(self._cost.prefill_ns(sum(row.num_prompt_tokens for row in rows)))
+        self._clock.work(self._cost.prefill_ns(sum(row.num_prompt_tokens for row in rows), len(rows)))
         return [_TOKEN] * len(rows)
 
     def decode(self, rows: Sequence[_Shape]) -> list[int]:
-        self._clock.work(self._cost.decode_ns(len(rows)))
+        self._clock.work(self._cost.decode_ns(len(rows), sum(row.position + 1 for row in rows)))
         return [_TOKEN] * len(rows)
 
     def move(self, source: int, target: int, length: int) -> None:
@@ -91,7 +100,7 @@ class CostRunner:
 def simulate(
     policy: PolicyConfig,
     arrivals: Iterable[Arrival],
-    cost: CostModel,
+    cost: Cost,
     *,
     max_queue_size: int | None = None,
     timeout_ns: int | None = None,

@@ -1,0 +1,409 @@
+"""SimulatedServer: the bundled server's admission, queue and batches, driven by its own policies.
+
+It does what `loadgen_target.engine` does, step for step and to the nanosecond (a test holds it to that). Between
+two events nothing changes but the positions in the cache, so the steps from one event to the next are taken as
+one: that is what makes a million requests a matter of seconds.
+"""
+
+from __future__ import annotations
+
+import heapq
+import math
+from collections import deque
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from loadgen.simulate.cost_model import CostModel
+from loadgen.simulate.steps import Numbers, Prefills, Stretches
+from loadgen_target.config import ServerConfig
+from loadgen_target.policies import BatchPolicy, Wait, make_policy
+
+# A policy looks at the queue's length and at those that may join next; behind these a queue may go on unseen, which
+# keeps taking its head cheap however long it is.
+_SEEN = 4096
+_NEVER = 1 << 62
+
+OK, REJECTED, TIMEOUT, INVALID = range(4)
+
+
+@dataclass(frozen=True, slots=True)
+class Arrivals:
+    """Requests in order of time: when the server has them, and their lengths. int64 (num_requests,) each."""
+
+    received_ns: Numbers
+    prompt_tokens: Numbers
+    output_tokens: Numbers
+
+
+@dataclass(frozen=True, slots=True)
+class Served:
+    """What became of each arrival, in their order; moments in ns on the arrivals' clock, -1 where not reached.
+
+    status: OK, REJECTED, TIMEOUT, INVALID. enqueued, exec_start, first_token, last_token, ended: ended is when the
+    answer left, which in a static batch is its longest member's end. output_tokens: that were made. joined: how
+    many steps its batch had made when it joined. batch_sum: useful rows summed over its steps.
+    """
+
+    status: npt.NDArray[np.int8]
+    enqueued_ns: Numbers
+    exec_start_ns: Numbers
+    first_token_ns: Numbers
+    last_token_ns: Numbers
+    ended_ns: Numbers
+    output_tokens: Numbers
+    joined: Numbers
+    batch: npt.NDArray[np.int8]
+    batch_sum: Numbers
+    stretches: tuple[Stretches, ...]
+    prefills: Prefills
+    length_ns: int
+
+
+class _Waiting:
+    __slots__ = ("enqueued_ns", "index", "num_prompt_tokens")
+
+    def __init__(self, index: int, enqueued_ns: int, num_prompt_tokens: int) -> None:
+        self.index = index
+        self.enqueued_ns = enqueued_ns
+        self.num_prompt_tokens = num_prompt_tokens
+
+
+class _Batch:
+    """A place for one batch. finishes: (step after which a row has its last token, its index), a heap.
+
+    oldest: no member has a lower index; requests come in order, so nobody's time is up before that one's would be.
+    """
+
+    __slots__ = (
+        "finishes", "held", "idle_since_ns", "index", "kv_tokens", "num_rows", "oldest", "steps", "stretches",
+        "useful", "useful_sum",
+    )  # fmt: skip
+
+    def __init__(self, index: int) -> None:
+        self.index = index
+        self.num_rows = 0
+        self.idle_since_ns = 0
+        self.oldest = 0
+        self.finishes: list[tuple[int, int]] = []
+        self.held: list[int] = []
+        self.useful = 0
+        self.kv_tokens = 0
+        self.steps = 0
+        self.useful_sum = 0
+        self.stretches = Stretches()
+
+    def find_oldest(self) -> None:
+        """Make `oldest` that of a member; called for a batch that has one."""
+        self.oldest = min([*self.held, *(index for _, index in self.finishes)])
+
+
+class SimulatedServer:
+    """One server: `serve` takes all requests at once and returns when the last has ended."""
+
+    def __init__(self, config: ServerConfig, cost: CostModel) -> None:
+        policy = config.engine.policy
+        self._policy: BatchPolicy = make_policy(policy)
+        self._holds = policy.is_static and policy.release == "batch"
+        self._config = config
+        self._cost = cost
+        self._batch_rows = policy.batch_rows
+        self._num_batches = policy.max_inflight_batches
+        self._decode_ns = [0, *(cost.decode_rows_ns(rows) for rows in range(1, policy.batch_rows + 1))]
+        self._kv_ns = round(cost.kv_token_ns)
+        timeout_s = config.timeout_s
+        self._timeout_ns = _NEVER if timeout_s is None else int(timeout_s * 1e9)
+        self._times_running = timeout_s is not None and config.timeout_scope == "request"
+        engine = config.engine
+        self._pre_ns = round(engine.preprocess_s * 1e9)
+        self._inline_ns = self._pre_ns if engine.is_inline else 0
+
+    def serve(self, arrivals: Arrivals) -> Served:  # noqa: PLR0912, PLR0915  # in one piece: a call costs too much
+        """Run until the last request has ended."""
+        count = arrivals.received_ns.size
+        received: list[int] = arrivals.received_ns.tolist()
+        prompts: list[int] = arrivals.prompt_tokens.tolist()
+        outputs: list[int] = arrivals.output_tokens.tolist()
+        status, enqueued, started, first, last, ended, made, joined, batch_of, batch_sum = (
+            [value] * count for value in (OK, -1, -1, -1, -1, -1, 0, 0, 0, 0)
+        )
+        limit, longest = self._config.max_queue_size, self._config.engine.max_model_len
+        decide, cost, decode_ns, kv_ns = self._policy.decide, self._cost, self._decode_ns, self._kv_ns
+        holds, timeout_ns, times_running = self._holds, self._timeout_ns, self._times_running
+        batches = [_Batch(index) for index in range(self._num_batches)]
+        waiting: list[_Waiting] = []
+        behind: deque[_Waiting] = deque()
+        # In preprocessing: index and when it is done; workers: when each is free.
+        preparing: deque[tuple[int, int]] = deque()
+        pre_ns = 0 if self._config.engine.is_inline else self._pre_ns
+        workers = [0] * self._config.preprocess_workers
+        prefills = Prefills()
+        now = following = 0
+        num_waiting = 0
+
+        def enqueue(index: int, moment_ns: int) -> None:
+            enqueued[index] = moment_ns
+            one = _Waiting(index, moment_ns, prompts[index])
+            if behind or len(waiting) >= _SEEN:
+                behind.append(one)
+            else:
+                waiting.append(one)
+
+        def end_held(batch: _Batch, moment_ns: int) -> None:
+            """The whole batch is done: its answers leave, and its place is free."""
+            for index in batch.held:
+                ended[index] = moment_ns
+            batch.held.clear()
+            batch.num_rows = batch.kv_tokens = 0
+            batch.idle_since_ns = moment_ns
+
+        def finish(batch: _Batch, index: int, moment_ns: int) -> None:
+            """A row has its last token."""
+            last[index] = moment_ns
+            made[index] = outputs[index]
+            batch_sum[index] += batch.useful_sum
+            batch.useful -= 1
+            if holds:
+                batch.held.append(index)
+                if not batch.useful:
+                    end_held(batch, moment_ns)
+                return
+            ended[index] = moment_ns
+            batch.num_rows -= 1
+            batch.kv_tokens -= prompts[index] + outputs[index]
+            if not batch.num_rows:
+                batch.idle_since_ns = moment_ns
+
+        while True:
+            # What has come; admissions happen only below, so a request is refused or not by what waits now.
+            while following < count and received[following] <= now:
+                index, following = following, following + 1
+                if num_waiting >= limit:
+                    status[index], ended[index] = REJECTED, received[index]
+                elif prompts[index] + outputs[index] > longest:
+                    status[index], ended[index] = INVALID, received[index]
+                else:
+                    num_waiting += 1
+                    if pre_ns:
+                        free = heapq.heappop(workers)
+                        done = max(free, received[index]) + pre_ns
+                        heapq.heappush(workers, done)
+                        preparing.append((done, index))
+                    else:
+                        enqueue(index, received[index])
+            while preparing and preparing[0][0] <= now:
+                done, index = preparing.popleft()
+                enqueue(index, done)
+
+            if timeout_ns < _NEVER:
+                while waiting and received[waiting[0].index] + timeout_ns <= now:
+                    index = waiting.pop(0).index
+                    if behind:
+                        waiting.append(behind.popleft())
+                    status[index], ended[index] = TIMEOUT, now
+                    num_waiting -= 1
+                while preparing and received[preparing[0][1]] + timeout_ns <= now:
+                    index = preparing.popleft()[1]
+                    status[index], ended[index] = TIMEOUT, now
+                    num_waiting -= 1
+                if times_running:
+                    for batch in batches:
+                        if batch.num_rows and received[batch.oldest] + timeout_ns <= now:
+                            batch.find_oldest()
+                            self._expire(batch, now, received, prompts, outputs, status, ended, made, joined)
+
+            # Admit, as often as there are batches.
+            admitted: list[tuple[_Batch, list[_Waiting]]] = []
+            until = _NEVER
+            if waiting:
+                for _ in batches:
+                    decision = decide(waiting, batches, now)
+                    if isinstance(decision, Wait):
+                        until = _NEVER if decision.until_ns is None else decision.until_ns
+                        break
+                    taken = waiting[: decision.count]
+                    del waiting[: decision.count]
+                    while behind and len(waiting) < _SEEN:
+                        waiting.append(behind.popleft())
+                    num_waiting -= len(taken)
+                    batch = batches[decision.group]
+                    if not batch.num_rows:
+                        batch.oldest = taken[0].index
+                    batch.num_rows += len(taken)
+                    assert batch.num_rows <= self._batch_rows
+                    admitted.append((batch, taken))
+
+            for batch, taken in admitted:
+                tokens = 0
+                for one in taken:
+                    tokens += one.num_prompt_tokens
+                rows = len(taken)
+                start = now
+                now += cost.prefill_ns(tokens, rows) + rows * self._inline_ns
+                prefills.start_ns.append(start)
+                prefills.end_ns.append(now)
+                prefills.rows.append(rows)
+                batch.useful += rows
+                batch.kv_tokens += tokens + rows
+                ending = []
+                for one in taken:
+                    index = one.index
+                    started[index], first[index] = start, now
+                    joined[index], batch_of[index] = batch.steps, batch.index
+                    batch_sum[index] = rows - batch.useful_sum
+                    if outputs[index] > 1:
+                        heapq.heappush(batch.finishes, (batch.steps + outputs[index] - 1, index))
+                    else:
+                        ending.append(index)
+                for index in ending:
+                    finish(batch, index, now)
+
+            running = [batch for batch in batches if batch.num_rows]
+            if not running:
+                if admitted:
+                    continue  # all of them had a single token
+                moments = [until if waiting else _NEVER]
+                if preparing:
+                    moments.append(preparing[0][0])
+                if following < count:
+                    moments.append(received[following])
+                if timeout_ns < _NEVER:
+                    if waiting:
+                        moments.append(received[waiting[0].index] + timeout_ns)
+                    if preparing:
+                        moments.append(received[preparing[0][1]] + timeout_ns)
+                moment = min(moments)
+                if moment >= _NEVER:
+                    break
+                now = max(now, moment)
+                continue
+
+            # Steps until something happens: a row ends, a request comes that may join, a wait or a limit is over.
+            total = growth = 0
+            steps = _NEVER
+            for batch in running:
+                total += decode_ns[batch.num_rows] + kv_ns * batch.kv_tokens
+                growth += batch.useful
+                left = batch.finishes[0][0] - batch.steps if batch.useful else 1
+                steps = min(steps, left)
+            growth *= kv_ns
+            if admitted and waiting:
+                steps = 1
+            elif steps > 1:
+                moment = until
+                if following < count and num_waiting < limit and received[following] < moment:
+                    moment = received[following]
+                if preparing and preparing[0][0] < moment:
+                    moment = preparing[0][0]
+                if timeout_ns < _NEVER:
+                    if waiting:
+                        moment = min(moment, received[waiting[0].index] + timeout_ns)
+                    if preparing:
+                        moment = min(moment, received[preparing[0][1]] + timeout_ns)
+                    if times_running:
+                        for batch in running:
+                            moment = min(moment, received[batch.oldest] + timeout_ns)
+                if moment < _NEVER:
+                    steps = min(steps, _steps_until(moment - now, total, growth))
+
+            part = part_growth = 0
+            start = now
+            for batch in running:
+                own = decode_ns[batch.num_rows] + kv_ns * batch.kv_tokens
+                part += own
+                part_growth += kv_ns * batch.useful
+                # The steps of batches before it in turn are in `part`.
+                every = total + part_growth
+                stretch = batch.stretches
+                stretch.first_ns.append(start + part)
+                stretch.every_ns.append(every)
+                stretch.growth_ns.append(growth)
+                stretch.count.append(steps)
+                stretch.rows.append(batch.num_rows)
+                stretch.useful.append(batch.useful)
+                stretch.busy_ns.append(steps * own + kv_ns * batch.useful * (steps * (steps - 1) // 2))
+                batch.steps += steps
+                batch.useful_sum += steps * batch.useful
+                batch.kv_tokens += steps * batch.useful
+                if batch.useful:
+                    finishes = batch.finishes
+                    if finishes[0][0] == batch.steps:
+                        before = steps - 1
+                        end = start + part + before * every + growth * (before * (before - 1) // 2)
+                        while finishes and finishes[0][0] == batch.steps:
+                            finish(batch, heapq.heappop(finishes)[1], end)
+                else:
+                    end_held(batch, start + part)
+            now = start + steps * total + growth * (steps * (steps - 1) // 2)
+
+        assert min(ended, default=0) >= 0, "a request was lost"
+
+        def column(values: list[int]) -> Numbers:
+            return np.asarray(values, dtype=np.int64)
+
+        return Served(
+            status=np.asarray(status, dtype=np.int8),
+            enqueued_ns=column(enqueued),
+            exec_start_ns=column(started),
+            first_token_ns=column(first),
+            last_token_ns=column(last),
+            ended_ns=column(ended),
+            output_tokens=column(made),
+            joined=column(joined),
+            batch=np.asarray(batch_of, dtype=np.int8),
+            batch_sum=column(batch_sum),
+            stretches=tuple(batch.stretches for batch in batches),
+            prefills=prefills,
+            length_ns=now,
+        )
+
+    def _expire(
+        self,
+        batch: _Batch,
+        now: int,
+        received: Sequence[int],
+        prompts: Sequence[int],
+        outputs: Sequence[int],
+        status: list[int],
+        ended: list[int],
+        made: list[int],
+        joined: Sequence[int],
+    ) -> None:
+        """Take out of a batch those whose time is up, also one that has all tokens and waits for its batch."""
+        latest = now - self._timeout_ns
+        for index in [index for index in batch.held if received[index] <= latest]:
+            batch.held.remove(index)
+            batch.num_rows -= 1
+            batch.kv_tokens -= prompts[index] + outputs[index]
+            status[index], ended[index] = TIMEOUT, now
+        for pair in [pair for pair in batch.finishes if received[pair[1]] <= latest]:
+            index = pair[1]
+            batch.finishes.remove(pair)
+            batch.num_rows -= 1
+            batch.useful -= 1
+            made[index] = 1 + batch.steps - joined[index]
+            batch.kv_tokens -= prompts[index] + made[index]
+            status[index], ended[index] = TIMEOUT, now
+        heapq.heapify(batch.finishes)
+        if batch.num_rows:
+            batch.find_oldest()
+        else:
+            batch.idle_since_ns = now
+
+
+def _steps_until(length_ns: int, total_ns: int, growth_ns: int) -> int:
+    """The least number of steps (1 or more) that last `length_ns` or longer: n total + growth n (n - 1) / 2."""
+    if length_ns <= total_ns:
+        return 1
+    if not growth_ns:
+        return -(-length_ns // total_ns)
+    half = growth_ns / 2
+    linear = total_ns - half
+    steps = int((math.sqrt(linear * linear + 4 * half * length_ns) - linear) / growth_ns)
+    while steps > 1 and steps * total_ns + growth_ns * (steps * (steps - 1) // 2) >= length_ns:
+        steps -= 1
+    while steps * total_ns + growth_ns * (steps * (steps - 1) // 2) < length_ns:
+        steps += 1
+    return max(1, steps)

@@ -1,0 +1,100 @@
+"""Steps: every forward pass of a simulation, kept as stretches of like ones, unrolled when they are asked for."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+import numpy as np
+import numpy.typing as npt
+
+Numbers = npt.NDArray[np.int64]
+
+
+@dataclass(slots=True)
+class Stretches:
+    """Decode steps of one batch in stretches within which nobody joins or leaves it.
+
+    Step m (0, 1 ..) of a stretch ends at first + m * every + growth * m (m - 1) / 2 ns: each is longer than the one
+    before by the positions that its rows have added. Lists of one value a stretch.
+    """
+
+    first_ns: list[int] = field(default_factory=list)
+    every_ns: list[int] = field(default_factory=list)
+    growth_ns: list[int] = field(default_factory=list)
+    count: list[int] = field(default_factory=list)
+    rows: list[int] = field(default_factory=list)
+    useful: list[int] = field(default_factory=list)
+    busy_ns: list[int] = field(default_factory=list)
+
+    def ends_ns(self) -> Numbers:
+        """When each step ended: int64, one value a step."""
+        counts = np.asarray(self.count, dtype=np.int64)
+        total = int(counts.sum())
+        step = np.arange(total, dtype=np.int64) - np.repeat(np.cumsum(counts) - counts, counts)
+        ends = np.repeat(np.asarray(self.first_ns, dtype=np.int64), counts)
+        ends += step * np.repeat(np.asarray(self.every_ns, dtype=np.int64), counts)
+        growth = np.asarray(self.growth_ns, dtype=np.int64)
+        if growth.any():
+            ends += np.repeat(growth, counts) * (step * (step - 1) // 2)
+        return ends
+
+
+@dataclass(slots=True)
+class Prefills:
+    """Passes over new prompts. Lists of one value a pass."""
+
+    start_ns: list[int] = field(default_factory=list)
+    end_ns: list[int] = field(default_factory=list)
+    rows: list[int] = field(default_factory=list)
+
+
+@dataclass(frozen=True, slots=True)
+class Counters:
+    """What the server's counters would have read at moments: rows computed, useful ones, seconds busy."""
+
+    moments_ns: Numbers
+    rows: npt.NDArray[np.float64]
+    useful_rows: npt.NDArray[np.float64]
+    busy_s: npt.NDArray[np.float64]
+
+
+def counters_at(stretches: list[Stretches], prefills: Prefills, moments_ns: Numbers) -> Counters:
+    """The counters at `moments_ns`; within a stretch they grow evenly."""
+    rows = useful = busy = np.zeros(moments_ns.size)
+    parts: list[tuple[Numbers, Numbers, Numbers, Numbers, Numbers]] = []
+    for one in stretches:
+        count = np.asarray(one.count, dtype=np.int64)
+        first, every = np.asarray(one.first_ns, dtype=np.int64), np.asarray(one.every_ns, dtype=np.int64)
+        growth = np.asarray(one.growth_ns, dtype=np.int64)
+        last = first + (count - 1) * every + growth * ((count - 1) * (count - 2) // 2)
+        # Where several batches take turns a stretch's first step began some steps of others before: no matter here.
+        parts.append(
+            (first - every, last, np.asarray(one.rows, dtype=np.int64) * count,
+             np.asarray(one.useful, dtype=np.int64) * count, np.asarray(one.busy_ns, dtype=np.int64))
+        )  # fmt: skip
+    start, end = np.asarray(prefills.start_ns, dtype=np.int64), np.asarray(prefills.end_ns, dtype=np.int64)
+    prefill_rows = np.asarray(prefills.rows, dtype=np.int64)
+    parts.append((start, end, prefill_rows, prefill_rows, end - start))
+    for begins, ends, *amounts in parts:
+        rows, useful, busy = (
+            total + _grown(begins, ends, amount, moments_ns)
+            for total, amount in zip((rows, useful, busy), amounts, strict=True)
+        )
+    return Counters(moments_ns, rows, useful, busy / 1e9)
+
+
+def _grown(begins: Numbers, ends: Numbers, amounts: Numbers, moments_ns: Numbers) -> npt.NDArray[np.float64]:
+    """The sum of amounts that grow evenly from their begin to their end, at each moment."""
+    if not begins.size:
+        return np.zeros(moments_ns.size)
+    slopes = amounts / np.maximum(ends - begins, 1)
+    return _ramps(begins, slopes, moments_ns) - _ramps(ends, slopes, moments_ns)
+
+
+def _ramps(begins: Numbers, slopes: npt.NDArray[np.float64], moments_ns: Numbers) -> npt.NDArray[np.float64]:
+    order = np.argsort(begins, kind="stable")
+    begins, slopes = begins[order], slopes[order]
+    sums = np.concatenate([[0.0], np.cumsum(slopes)])
+    weighted = np.concatenate([[0.0], np.cumsum(slopes * begins)])
+    places = np.searchsorted(begins, moments_ns, side="right")
+    return np.asarray(sums[places] * moments_ns - weighted[places], dtype=np.float64)
