@@ -39,21 +39,18 @@ from loadgen.compare.compared_run import load_run
 from loadgen.compare.comparison import Comparison, Terms
 from loadgen.durations import format_duration, parse_duration_s
 from loadgen.errors import ExitCode, UsageError
+from loadgen.experiment.sending import Sending, Sent
 from loadgen.plan.planner import plan
 from loadgen.plan.prompts import CHARS_PER_TOKEN
 from loadgen.plan.schedule import Schedule
 from loadgen.plan.summary import summarise
 from loadgen.plan.token_prompts import prompts_for
-from loadgen.replay.dialects import DIALECT_NAMES, dialect_named
-from loadgen.replay.payloads import Asking
-from loadgen.replay.reach import Access, metrics_transport, reach
-from loadgen.replay.run import Run, execute
-from loadgen.replay.secrets import parse_headers, read_key_file, redacted_command, secrets_in
-from loadgen.replay.target import Timeouts, parse_url
+from loadgen.replay.dialects import DIALECT_NAMES
+from loadgen.replay.secrets import parse_headers, read_key_file, redacted_command
+from loadgen.replay.target import Timeouts
 from loadgen.replay.template_file import read_template
-from loadgen.replay.worker import Progress, WorkerSettings
+from loadgen.replay.worker import Progress
 from loadgen.report.report import build_report, write_report
-from loadgen.telemetry.server_metrics import ServerMetrics
 from loadgen.trace.parquet import read_trace
 
 _SIDES, _SENDING, _STOPPING, _KEEPING = "The two versions", "Sending", "When to stop", "Keeping"
@@ -243,19 +240,9 @@ class _Experiment:
             "a": parse_target(given["a"], option="--a"),
             "b": parse_target(given["b"], option="--b"),
         }
-        self.template = read_template(Path(given["template"])) if given["template"] else None
-        self.dialect = dialect_named(given["endpoint_type"], self.template)
-        if given["ignore_eos"] and not self.dialect.can_force_length:
-            raise UsageError(
-                f"--ignore-eos cannot be asked of --endpoint-type {given['endpoint_type']}",
-                hint="leave it out",
-            )
         key_file = given["api_key_file"]
         key = read_key_file(Path(key_file)) if key_file else given["api_key"]
-        self.headers = parse_headers(given["header"] or (), key)
         timeout_s = None if given["timeout"].lower() == "none" else _above_0_s(given["timeout"], "--timeout")
-        self.timeouts = Timeouts(total_s=timeout_s)
-        self.drain_s = parse_duration_s(given["drain"], option="--drain")
         self.ready_within_s = _above_0_s(given["ready_within"], "--ready-within")
         self.max_time_s = None if given["max_time"] is None else _above_0_s(given["max_time"], "--max-time")
         self.criteria = criteria_from(
@@ -280,11 +267,25 @@ class _Experiment:
         self.trace = read_trace(self.trace_path)
         self.schedule: Schedule = plan(self.trace, shape)
         tokenizer = given.get("tokenizer")
-        self.prompts = prompts_for(
-            None if tokenizer is None else Path(tokenizer),
+        self.sending = Sending(
+            prompts=prompts_for(
+                None if tokenizer is None else Path(tokenizer),
+                seed=given["seed"],
+                chars_per_token=given["chars_per_token"],
+                prefix_block_tokens=self.trace.metadata.prefix_block_tokens,
+            ),
+            endpoint_type=given["endpoint_type"],
+            template=read_template(Path(given["template"])) if given["template"] else None,
+            model=given["model"],
+            headers=parse_headers(given["header"] or (), key),
+            verify_tls=not given["insecure"],
+            stream=given["stream"],
+            ignore_eos=given["ignore_eos"],
+            timeouts=Timeouts(total_s=timeout_s),
+            drain_s=parse_duration_s(given["drain"], option="--drain"),
+            realtime=given["realtime"],
+            workers=given["workers"],
             seed=given["seed"],
-            chars_per_token=given["chars_per_token"],
-            prefix_block_tokens=self.trace.metadata.prefix_block_tokens,
         )
         self.name = given["name"] or self.trace_path.stem
         self.display = sys.stderr.isatty()
@@ -304,52 +305,21 @@ class _Experiment:
 
     def side_run(self, folder: AbFolder, side: Side) -> SideRun:
         """One run of a side, in the experiment's folder."""
+        sent = Sent(
+            name=side,
+            out_dir=folder.path,
+            schedule=self.schedule,
+            trace_name=self.trace_path.name,
+            trace_rows=self.trace.num_rows,
+            command=tuple(_without_secrets(word) for word in redacted_command(["loadgen", *sys.argv[1:]])),
+            options=self.settings["options"],
+        )
         with started(self.targets[side], ready_within_s=self.ready_within_s) as url:
-            access = Access(headers=self.headers, verify_tls=not self.given["insecure"])
-            reached = reach(
-                parse_url(url), access, model=self.given["model"], needs_model=self.dialect.needs_model
-            )
-            seed = self.given["seed"]
-            run = Run(
-                name=side,
-                out_dir=folder.path,
-                schedule=self.schedule,
-                trace_name=self.trace_path.name,
-                trace_rows=self.trace.num_rows,
-                seed=seed,
-                settings=WorkerSettings(
-                    target=reached.target,
-                    timeouts=self.timeouts,
-                    realtime=self.given["realtime"],
-                    drain_s=self.drain_s,
-                    secrets=secrets_in(self.headers),
-                ),
-                asking=Asking(
-                    self.given["endpoint_type"],
-                    reached.model,
-                    "",
-                    self.given["stream"],
-                    self.given["ignore_eos"],
-                    self.template,
-                ),
-                prompts=self.prompts,
-                num_workers=self.given["workers"],
-                target_facts=reached.facts,
-                command=tuple(
-                    _without_secrets(word) for word in redacted_command(["loadgen", *sys.argv[1:]])
-                ),
-                options=self.settings["options"],
-            )
-            probe = ServerMetrics(
-                reached.target.base_url,
-                reached.target.headers,
-                transport=metrics_transport(reached.target),
-            )
             if self.display:
                 with LiveDisplay(self.schedule) as display:
-                    kept, ending = execute(run, display.show, [probe])
+                    kept, ending = self.sending.run(url, sent, display.show)
             else:
-                kept, ending = execute(run, _silent, [probe])
+                kept, ending = self.sending.run(url, sent, _silent)
         write_report(build_report(kept, self.thresholds, (), self.criteria.bounds), kept)
         return SideRun(load_run(kept.path), ending.signal_name)
 

@@ -76,6 +76,11 @@ VERBS: Mapping[str, Verb] = {
         "loadgen compare reports/a-1 --to reports/b-1 --fail-on 'ttft p99 > +5%'",
         command_class="ManyRunsCommand",
     ),
+    "experiment": Verb(
+        "loadgen.cli.experiment",
+        "Examples: loadgen experiment --policies all   |   loadgen experiment bench.toml --repeats 3   |   "
+        "loadgen experiment policies --simulate --trace production.parquet",
+    ),
     "calibrate": Verb("loadgen.cli.calibrate"),
     "serve": Verb(
         "loadgen.cli.serve",

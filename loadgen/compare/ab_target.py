@@ -7,7 +7,7 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 
@@ -17,6 +17,8 @@ from loadgen.replay.served_target import served_target
 from loadgen.replay.target import parse_url
 
 _STOP_WITHIN_S = 40.0
+# The list of models for servers that have no /health.
+_HEALTH = ("/health", "/v1/models")
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,8 +50,10 @@ def parse_target(text: str, *, option: str) -> AbTarget:
 
 
 @contextmanager
-def started(target: AbTarget, *, ready_within_s: float) -> Iterator[str]:
+def started(target: AbTarget, *, ready_within_s: float, health: str | None = None) -> Iterator[str]:
     """The URL of `target`, which is up; what was started here is stopped at the end.
+
+    health: path that answers 200 once a command's server is ready; None for the usual ones.
 
     Raises TargetError when it does not come up.
     """
@@ -59,12 +63,12 @@ def started(target: AbTarget, *, ready_within_s: float) -> Iterator[str]:
         with served_target(target.text) as url:
             yield url
     else:
-        with _commanded(target.text, ready_within_s) as url:
+        with _commanded(target.text, ready_within_s, (health,) if health else _HEALTH) as url:
             yield url
 
 
 @contextmanager
-def _commanded(text: str, ready_within_s: float) -> Iterator[str]:
+def _commanded(text: str, ready_within_s: float, health: Sequence[str]) -> Iterator[str]:
     port = _free_port()
     command = [word.replace("{port}", str(port)) for word in shlex.split(text)]
     try:
@@ -81,7 +85,7 @@ def _commanded(text: str, ready_within_s: float) -> Iterator[str]:
             f"{command[0]}: cannot be started ({exc.strerror})", hint="check --a and --b"
         ) from exc
     try:
-        _wait_until_listening(process, command[0], port, ready_within_s)
+        _wait_until_listening(process, command[0], port, ready_within_s, health)
         yield f"http://127.0.0.1:{port}"
     finally:
         process.terminate()
@@ -93,9 +97,9 @@ def _commanded(text: str, ready_within_s: float) -> Iterator[str]:
 
 
 def _wait_until_listening(
-    process: subprocess.Popen[bytes], name: str, port: int, ready_within_s: float
+    process: subprocess.Popen[bytes], name: str, port: int, ready_within_s: float, health: Sequence[str]
 ) -> None:
-    """Ready is: it answers /health, or its list of models where it has no /health, with 200."""
+    """Ready is: one of the paths of `health` is answered with 200."""
     deadline_s = time.monotonic() + ready_within_s
     while time.monotonic() < deadline_s:
         if process.poll() is not None:
@@ -103,7 +107,7 @@ def _wait_until_listening(
                 f"{name} ended with status {process.returncode} before it was ready",
                 hint="its message stands above",
             )
-        if any(_status(port, path) == 200 for path in ("/health", "/v1/models")):
+        if any(_status(port, path) == 200 for path in health):
             return
         time.sleep(0.1)
     raise TargetError(

@@ -1,0 +1,91 @@
+"""Sending: how requests are put to a target, the same for every run of an experiment."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from loadgen.errors import UsageError
+from loadgen.plan.prompts import Prompts
+from loadgen.plan.schedule import Schedule
+from loadgen.replay.coordinator import Ending
+from loadgen.replay.dialects import dialect_named
+from loadgen.replay.dialects.template import Template
+from loadgen.replay.payloads import Asking
+from loadgen.replay.reach import Access, metrics_transport, reach
+from loadgen.replay.run import Run, execute
+from loadgen.replay.run_folder import RunFolder
+from loadgen.replay.secrets import secrets_in
+from loadgen.replay.target import Timeouts, parse_url
+from loadgen.replay.worker import Progress, WorkerSettings
+from loadgen.telemetry.probes import probes_for
+
+
+@dataclass(frozen=True, slots=True)
+class Sent:
+    """What a run is of and where it is kept. options: as run.json keeps them, without secrets, as `command` is."""
+
+    name: str
+    out_dir: Path
+    schedule: Schedule
+    trace_name: str
+    trace_rows: int
+    command: tuple[str, ...] = ()
+    options: dict[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Sending:
+    """The fields mean what the options of `replay` do. Raises UsageError for what cannot go together."""
+
+    prompts: Prompts
+    endpoint_type: str = "chat"
+    template: Template | None = None
+    model: str | None = None
+    headers: tuple[tuple[str, str], ...] = field(default=(), repr=False)
+    verify_tls: bool = True
+    stream: bool | None = None
+    ignore_eos: bool = False
+    timeouts: Timeouts = field(default_factory=Timeouts)
+    drain_s: float = 60.0
+    realtime: bool = False
+    workers: int = 1
+    seed: int = 0
+
+    def __post_init__(self) -> None:
+        if self.ignore_eos and not dialect_named(self.endpoint_type, self.template).can_force_length:
+            raise UsageError(
+                f"--ignore-eos cannot be asked of --endpoint-type {self.endpoint_type}", hint="leave it out"
+            )
+
+    def run(self, url: str, sent: Sent, on_progress: Callable[[Progress], None]) -> tuple[RunFolder, Ending]:
+        """Send it to `url`, which is up. Raises TargetError when nobody answers there."""
+        dialect = dialect_named(self.endpoint_type, self.template)
+        access = Access(headers=self.headers, verify_tls=self.verify_tls)
+        reached = reach(parse_url(url), access, model=self.model, needs_model=dialect.needs_model)
+        run = Run(
+            name=sent.name,
+            out_dir=sent.out_dir,
+            schedule=sent.schedule,
+            trace_name=sent.trace_name,
+            trace_rows=sent.trace_rows,
+            seed=self.seed,
+            settings=WorkerSettings(
+                target=reached.target,
+                timeouts=self.timeouts,
+                realtime=self.realtime,
+                drain_s=self.drain_s,
+                secrets=secrets_in(self.headers),
+            ),
+            asking=Asking(self.endpoint_type, reached.model, "", self.stream, self.ignore_eos, self.template),
+            prompts=self.prompts,
+            num_workers=self.workers,
+            target_facts=reached.facts,
+            command=sent.command,
+            options=sent.options,
+        )
+        target = reached.target
+        probes = probes_for(target.base_url, target.headers, metrics_transport(target))
+        return execute(run, on_progress, probes)
