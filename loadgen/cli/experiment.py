@@ -189,9 +189,17 @@ _KEPT = (
 
 
 class Bench:
-    """An experiment ready to run: its matrix, its schedules, and how a cell is made."""
+    """An experiment ready to run: its matrix, its schedules, and how a cell is made.
 
-    def __init__(self, given: Mapping[str, Any], folder: ExperimentFolder) -> None:
+    schedules: by load, where they are known; else they are planned from the loads' options.
+    """
+
+    def __init__(
+        self,
+        given: Mapping[str, Any],
+        folder: ExperimentFolder,
+        schedules: Mapping[str, Schedule] | None = None,
+    ) -> None:
         self.folder = folder
         self.seed: int = given["seed"]
         self.matrix = _check(given)
@@ -233,7 +241,7 @@ class Bench:
         self.thresholds = Thresholds(
             allowed.max_lateness_s, allowed.ttft_share, max(allowed.max_loop_lag_s, allowed.max_lateness_s)
         )
-        self.schedules: dict[str, Schedule] = {
+        self.schedules: Mapping[str, Schedule] = schedules or {
             load.name: plan(self.trace, shape_of_load(load.options, seed=self.seed, where=load.name))
             for load in self.matrix.loads
         }
@@ -332,7 +340,7 @@ def _show(bench: Bench, markdown: Path | None, *, html: bool, as_json: bool) -> 
     if as_json:
         console.print_json(document)
     else:
-        _print(rows)
+        print_rows(rows)
         for note in words.notes(rows):
             console.out().print(Text(note))
     if markdown is not None:
@@ -348,7 +356,7 @@ def _show(bench: Bench, markdown: Path | None, *, html: bool, as_json: bool) -> 
     return int(ExitCode.LIMIT_BROKEN if broken else ExitCode.OK)
 
 
-def _print(rows: Sequence[Row]) -> None:
+def print_rows(rows: Sequence[Row]) -> None:
     """A table for each load; wide ones are not squeezed."""
     found = words.table(rows)
     for load in dict.fromkeys(row[0] for row in found.rows):

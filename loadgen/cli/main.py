@@ -81,6 +81,11 @@ VERBS: Mapping[str, Verb] = {
         "Examples: loadgen experiment --policies all   |   loadgen experiment bench.toml --repeats 3   |   "
         "loadgen experiment policies --simulate --trace production.parquet",
     ),
+    "advise": Verb(
+        "loadgen.cli.advise",
+        "Examples: loadgen advise production.parquet --busiest 5m --latency-budget 800ms --fit steps.parquet   |   "
+        "loadgen advise reports/production-20261201T101500Z-4f2a9c --latency-budget 800ms --verify",
+    ),
     "calibrate": Verb("loadgen.cli.calibrate"),
     "serve": Verb(
         "loadgen.cli.serve",

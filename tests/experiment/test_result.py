@@ -36,7 +36,7 @@ def made(
     from loadgen.experiment.result import COLUMNS
 
     values = dict.fromkeys((column.key for column in COLUMNS), None) | {"latency_p99": p99, "throughput": 5.0}
-    return Result(Cell(target, "load", repeat), "run", valid, kept, values, {"baseline": (0.1, 0.2)})  # type: ignore[arg-type]
+    return Result(Cell(target, "load", repeat), "run", valid, kept, values, {"baseline": (0.1, 0.2)})
 
 
 def test_a_row_is_the_median_of_its_repeats_with_their_range() -> None:

@@ -1,0 +1,348 @@
+"""`loadgen advise`: which settings keep a budget of latency on this trace, and how sure that is."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from inspect import signature
+from pathlib import Path
+from typing import Annotated, Any
+
+import pyarrow as pa
+import typer
+from rich.text import Text
+
+from loadgen.advise.advice import Advice
+from loadgen.advise.arithmetic import Little, little, rates_of
+from loadgen.advise.search import Bench as Simulations
+from loadgen.advise.search import Budget, Outlook, certainty, choose, search
+from loadgen.advise.setting import Setting, candidates, elsewhere
+from loadgen.advise.terminal import render
+from loadgen.cli import console
+from loadgen.cli import experiment as bench
+from loadgen.cli import shape_options as options
+from loadgen.cli.plan import show_plan
+from loadgen.cli.simulate import CharsPerToken, CostFile, FitFiles, cost_of
+from loadgen.durations import format_duration, parse_duration_s
+from loadgen.errors import ExitCode, UsageError
+from loadgen.experiment.experiment import results_of, run_missing
+from loadgen.experiment.experiment_folder import ExperimentFolder
+from loadgen.experiment.result import Row, rows_of
+from loadgen.plan.planner import plan
+from loadgen.plan.prompts import PromptMaker
+from loadgen.plan.schedule import Schedule
+from loadgen.plan.summary import summarise
+from loadgen.replay.run_folder import RunFolder
+from loadgen.simulate.simulated_run import server_config
+from loadgen.trace.parquet import read_trace, write_trace
+from loadgen.trace.schema import SCHEMA
+from loadgen.trace.synthetic import draw_like
+from loadgen.trace.trace import Trace, TraceMetadata
+
+_BUDGET, _SERVER, _VERIFY = "What must hold", "The server", "Check by replay"
+_POLICIES = ("serial", "fixed-window", "dynamic", "continuous")
+
+
+def _in(panel: str, *names: str, **settings: Any) -> Any:
+    return typer.Option(*names, rich_help_panel=panel, **settings)
+
+
+def advise(  # one local a option: the command line is wide, and flat is how it reads
+    context: typer.Context,
+    source: Annotated[
+        Path, typer.Argument(help="A trace, or the folder of a run of it.", metavar="TRACE|RUN")
+    ],
+    latency_budget: Annotated[
+        str, _in(_BUDGET, "--latency-budget", metavar="TIME", help="From planned send to last token: 800ms.")
+    ],
+    percentile: Annotated[
+        float, _in(_BUDGET, "--percentile", min=1, max=100, help="Of all answers, so many percent keep it.")
+    ] = 99.0,
+    error_rate: Annotated[
+        float, _in(_BUDGET, "--error-rate", min=0, max=100, help="Percent that may fail or be refused.")
+    ] = 1.0,
+    policy: Annotated[
+        list[str] | None,
+        _in(_SERVER, "--policy", help=f"Try these only; may be given again: {', '.join(_POLICIES)}."),
+    ] = None,
+    max_batch: Annotated[
+        int | None,
+        _in(
+            _SERVER,
+            "--max-batch",
+            min=1,
+            help="Largest batch to try. Default: twice the rows that the cost model knows.",
+        ),
+    ] = None,
+    present: Annotated[
+        str | None,
+        _in(
+            _SERVER, "--present", metavar="FLAGS", help="The setting in use. Default: a run's own; else none."
+        ),
+    ] = None,
+    serve: Annotated[
+        str,
+        _in(
+            _SERVER, "--serve", metavar="FLAGS", help="Flags that every setting shares: --preset, --timeout."
+        ),
+    ] = "",
+    fit: FitFiles = None,
+    cost_model: CostFile = None,
+    start: options.Start = None,
+    duration: options.Duration = None,
+    end: options.End = None,
+    busiest: options.Busiest = None,
+    num_requests: options.NumRequests = None,
+    repeat: options.Repeat = None,
+    max_gap: options.MaxGap = None,
+    scale_rate: options.ScaleRate = None,
+    request_rate: options.RequestRate = None,
+    speedup: options.Speedup = 1.0,
+    rate_series: options.RateSeries = None,
+    ramp: options.RampRates = None,
+    ramp_time: options.RampTime = None,
+    arrivals: options.ArrivalForm = None,
+    burstiness: options.Burstiness = None,
+    inject_peak: Annotated[
+        bool, typer.Option("--inject-peak/--no-inject-peak", help="Doubled peak: what holds there goes live.")
+    ] = True,
+    peak_factor: options.PeakFactor = options.DEFAULT_PEAK_FACTOR,
+    peak_width: options.PeakWidth = options.DEFAULT_PEAK_WIDTH,
+    peak_at: options.PeakAt = None,
+    peak_count: options.PeakCount = 1,
+    inject_burst: options.InjectBurst = None,
+    burst_width: options.BurstWidth = options.DEFAULT_BURST_WIDTH,
+    burst_at: options.BurstAt = None,
+    burst_every: options.BurstEvery = None,
+    scale_input: options.ScaleInput = 1.0,
+    scale_output: options.ScaleOutput = 1.0,
+    max_input: options.MaxInput = None,
+    max_output: options.MaxOutput = None,
+    seed: options.Seed = 0,
+    chars_per_token: CharsPerToken = 1,
+    draws: Annotated[
+        int, _in(_BUDGET, "--draws", min=1, max=200, help="Traces drawn alike, for how sure it is.")
+    ] = 20,
+    verify: Annotated[
+        bool, _in(_VERIFY, "--verify", help="Replay the advised setting and the present one, in turn.")
+    ] = False,
+    verify_runs: Annotated[int, _in(_VERIFY, "--verify-runs", min=1, help="Runs of each.")] = 3,
+    alternatives: Annotated[
+        int, _in(_VERIFY, "--alternatives", min=0, help="Replay so many of the next best settings, too.")
+    ] = 0,
+    max_lateness: Annotated[
+        str | None, _in(_VERIFY, "--max-lateness", metavar="TIME", help="As for replay.")
+    ] = None,
+    out_dir: Annotated[Path, _in(_VERIFY, "--out-dir", help="Where the check's folder goes.")] = Path(
+        "reports"
+    ),
+    as_json: Annotated[
+        bool, typer.Option("--json", help="Print everything as JSON on standard output.")
+    ] = False,
+) -> None:
+    """Find the policy, batch size, wait, batches in flight and high water that keep a budget of latency.
+
+    First the arithmetic (rates, how long a batch takes to fill, Little's law), then a search by simulation on the
+    trace with a doubled peak, then how sure the result is; --verify replays it at the bundled server.
+    Exit code 1: no setting holds, or the replay shows that the advised one does not.
+    """
+    budget = Budget(parse_duration_s(latency_budget, option="--latency-budget"), percentile, error_rate / 100)
+    if not budget.latency_s > 0:
+        raise UsageError(f"--latency-budget is {latency_budget}", hint="give a time above 0")
+    policies = tuple(policy or _POLICIES)
+    if unknown := [name for name in policies if name not in _POLICIES]:
+        raise UsageError(f"--policy is {unknown[0]!r}", hint=f"one of: {', '.join(_POLICIES)}")
+    given = {name: context.params[name] for name in signature(options.shape_from).parameters}
+    if not inject_peak or num_requests == 1:
+        given["inject_peak"] = False
+    question = _question(source, given, present)
+    cost, cost_from = cost_of(fit, cost_model)
+    prompts = PromptMaker(seed, chars_per_token, question.trace.metadata.prefix_block_tokens)
+    schedule = question.schedule
+    show_plan(console.err(), schedule, summarise(schedule), title=source.name)
+    simulations = Simulations(schedule, cost, prompts, serve)
+    largest = max_batch or 2 * cost.decode_us[-1][0]
+    longest = int(prompts.lengths(schedule.table).max())
+    tried = candidates(budget.latency_s, max_batch=largest, policies=policies, longest_prompt=longest)
+    console.note(f"simulating {len(tried)} settings, then the high water of the best")
+    drawn = [question.drawn(number) for number in range(draws)]
+    outlooks = choose(simulations, search(simulations, tried, budget), budget, drawn)
+    best = outlooks[0]
+    advice = Advice(
+        budget=budget,
+        rates=rates_of(schedule.planned_ns, schedule.end_ns),
+        law=_law(schedule, best, budget),
+        outlooks=outlooks,
+        certainty=certainty(simulations, best.setting, budget, drawn),
+        present=None
+        if question.present is None
+        else simulations.outlook_of(best.setting, f"{serve} {question.present}", budget),
+        present_flags=question.present,
+        elsewhere=elsewhere(
+            _first(outlooks, ("dynamic",)),
+            _first(outlooks, ("continuous",)),
+            server_config(serve).timeout_s,
+        ),
+        cost_from=cost_from,
+        serve=serve,
+    )
+    rows = None
+    if verify:
+        rows = _verified(advice, question, given, context.params, alternatives)
+    if as_json:
+        console.print_json(
+            advice.as_json() | {"verified": None if rows is None else [row.as_json() for row in rows]}
+        )
+    else:
+        render(advice, console.out())
+        if rows:
+            console.out().print(Text("\nreplayed"))
+            bench.print_rows(rows)
+    raise typer.Exit(_code(advice, rows))
+
+
+@dataclass(frozen=True, slots=True)
+class Question:
+    """What is asked about. present: flags in use. drawn: schedules of traces like this one. path: of the trace."""
+
+    trace: Trace
+    schedule: Schedule
+    present: str | None
+    drawn: Callable[[int], Schedule]
+    path: Path | None
+
+
+def _question(source: Path, given: Mapping[str, Any], present: str | None) -> Question:
+    """Of a trace, shaped by the options; of a run, as it was sent."""
+    if source.is_dir():
+        folder = RunFolder.open(source)
+        facts, schedule = folder.read_facts(), folder.read_schedule()
+        sent = _trace_of(schedule)
+        if present is None:
+            present = _flags_of((facts.get("target") or {}).get("facts"))
+        plain = bench.shape_of_load({}, seed=given["seed"], where="run")
+        return Question(sent, schedule, present, lambda k: plan(draw_like(sent, seed=k + 1), plain), None)
+    trace = read_trace(source)
+    shape = options.shape_from(**given)
+    return Question(
+        trace,
+        plan(trace, shape),
+        present,
+        lambda k: plan(draw_like(trace, seed=k + 1), shape),
+        source,
+    )
+
+
+def _trace_of(schedule: Schedule) -> Trace:
+    """What a run sent, as a trace: to draw others like it."""
+    table = schedule.table
+    columns = {
+        **{name: table.column(name) for name in table.column_names},
+        "arrival_ns": table.column("planned_ns"),
+    }
+    arrays = [
+        columns[field.name].cast(field.type)
+        if field.name in columns
+        else pa.nulls(table.num_rows, field.type)
+        for field in SCHEMA
+    ]
+    metadata = TraceMetadata(origin_unix_ns=None, stamp_marks="arrival", arrival_from="the schedule of a run")
+    return Trace(pa.Table.from_arrays(arrays, schema=SCHEMA), metadata)
+
+
+def _flags_of(facts: Mapping[str, Any] | None) -> str | None:
+    """The flags that a bundled server's own account stands for; None for another server."""
+    if not facts or facts.get("name") != "loadgen_target":
+        return None
+    flags = facts["flags"]
+    setting = Setting(
+        facts["policy"],
+        flags["max_batch_size"],
+        flags["max_wait_ms"] if facts["policy"] == "dynamic" else None,
+        flags["window_ms"] if facts["policy"] == "fixed-window" else None,
+        flags["max_inflight_batches"],
+        flags["max_num_batched_tokens"] if facts["policy"] == "continuous" else None,
+        flags["max_queue_size"],
+    )
+    timeout = "none" if flags["timeout_s"] is None else f"{flags['timeout_s'] * 1e3:g}ms"
+    return f"{setting.flags} --static-release {flags['static_release']} --timeout {timeout}"
+
+
+def _law(schedule: Schedule, best: Outlook, budget: Budget) -> Little | None:
+    """Little's law at the busy rate, with the time in execution that the best setting has."""
+    if best.service_s is None or best.mean_batch is None:
+        return None
+    busy = rates_of(schedule.planned_ns, schedule.end_ns).busy
+    capacity = best.setting.max_batch * best.setting.inflight / best.service_s
+    return little(busy, best.service_s, capacity, budget.latency_s, best.setting.max_batch)
+
+
+def _first(outlooks: Sequence[Outlook], policies: Sequence[str]) -> Setting | None:
+    return next((one.setting for one in outlooks if one.setting.policy in policies), None)
+
+
+def _code(advice: Advice, rows: Sequence[Row] | None) -> int:
+    if rows is not None:
+        advised = next(row for row in rows if row.target == "advised")
+        if advised.invalid:
+            return int(ExitCode.RUN_INVALID)
+        return int(ExitCode.OK if advised.kept == advised.runs else ExitCode.LIMIT_BROKEN)
+    return int(ExitCode.OK if advice.best.holds(advice.budget) else ExitCode.LIMIT_BROKEN)
+
+
+def _verified(
+    advice: Advice, question: Question, given: Mapping[str, Any], params: Mapping[str, Any], alternatives: int
+) -> list[Row]:
+    """The advised setting, the present one and alternatives, replayed in turn at the bundled server."""
+    budget = advice.budget
+    flags = {"advised": advice.flags}
+    if question.present is not None:
+        flags["present"] = f"{advice.serve} {question.present}".strip()
+    others = [one for one in advice.outlooks[1:] if one.setting.policy != "null"]
+    for number, one in enumerate(others[:alternatives], 1):
+        flags[f"alternative {number}"] = f"{advice.serve} {one.setting.flags}".strip()
+    rank = _rank(budget)
+    document = {
+        "name": "advice",
+        "repeats": params["verify_runs"],
+        "send": {"ignore_eos": True, "chars_per_token": params["chars_per_token"]},
+        "target": [{"name": name, "serve": text} for name, text in flags.items()],
+        "load": [{"name": "trace"}],
+        "slo": [
+            f"latency {rank} <= {budget.latency_s * 1e3:g}ms",
+            f"error_rate <= {budget.error_rate * 100:g}%",
+        ],
+    }
+    settings: dict[str, Any] = {
+        "document": document, "where": "advice", "cost": None, "trace": None, "repeats": None, "only": [],
+        "seed": params["seed"], "slo": [], "max_lateness": params["max_lateness"], "ready_within": "10m",
+        "api_key": None, "api_key_file": None, "header": None,
+    }  # fmt: skip
+    folder = ExperimentFolder.create(params["out_dir"], "advice", {**settings, "shape": _plain(given)})
+    write_trace(question.trace, folder.path / "trace.parquet")
+    made = bench.Bench(settings, folder, {"trace": question.schedule})
+    console.note(
+        f"replaying {len(made.cells)} runs of {format_duration(question.schedule.end_ns / 1e9)}; {folder.path}"
+    )
+    signal_name = run_missing(
+        folder,
+        made.cells,
+        made.make,
+        lambda cell, path, left: console.note(f"{cell.target}: {path.name}; {left} left"),
+    )
+    if signal_name is not None:
+        raise KeyboardInterrupt
+    return rows_of(results_of(folder, made.cells), ["trace"], list(flags))
+
+
+def _rank(budget: Budget) -> str:
+    name = f"p{budget.percent:g}"
+    if name not in ("p50", "p90", "p95", "p99"):
+        raise UsageError(
+            f"--verify cannot judge --percentile {budget.percent:g}", hint="give 50, 90, 95 or 99"
+        )
+    return name
+
+
+def _plain(given: Mapping[str, Any]) -> dict[str, Any]:
+    return {name: str(value) if isinstance(value, Path) else value for name, value in given.items()}
