@@ -12,6 +12,10 @@ from loadgen.replay.exchange import Exchange
 from loadgen.replay.request_record import Outcome
 from loadgen.replay.transport import MAX_HEAD_BYTES
 
+# The size lines of chunks that are not looked at by the parser: what servers send for an event or some.
+_CHUNK_SIZES = {form % size: size for size in range(1, 8192) for form in (b"%x", b"%X")}
+_MAX_SIZE_LINE = 6  # bytes, with its end
+
 
 class Connection(asyncio.Protocol):
     """Writes a request, feeds what comes back to its exchange, says when each has ended.
@@ -25,6 +29,7 @@ class Connection(asyncio.Protocol):
         "_bytes_read",
         "_head_bytes",
         "_headers",
+        "_is_between_chunks",
         "_is_interim",
         "_now_ns",
         "_on_closed",
@@ -61,6 +66,7 @@ class Connection(asyncio.Protocol):
         self._bytes_read = 0
         self._headers: dict[bytes, bytes] = {}
         self._is_interim = False
+        self._is_between_chunks = False  # the parser has seen a chunk end, and nothing after it
         self._reads_to_close = False
         self._request = b""
         self.exchange: Exchange | None = None
@@ -79,6 +85,7 @@ class Connection(asyncio.Protocol):
         self._request = request
         self._parser = httptools.HttpResponseParser(self)
         self._head_bytes = self._bytes_read = 0
+        self._is_between_chunks = False
         exchange.connection_reused = self.num_exchanges > 0
         self.num_exchanges += 1
         exchange.on_sent(self._now_ns())
@@ -96,26 +103,52 @@ class Connection(asyncio.Protocol):
 
     def data_received(self, data: bytes) -> None:
         # The stamp comes before any parsing: our own work must not look like the target's.
-        self._read_ns = self._now_ns()
+        read_ns = self._read_ns = self._now_ns()
         exchange = self.exchange
         if exchange is None:
             self.abort()  # nobody asked: what comes cannot be an answer
             return
+        if self._is_between_chunks:
+            data = self._take_chunks(exchange, data, read_ns)
+            if not data:
+                if exchange.outcome is not None and not self.is_reported:
+                    self._report_end(exchange)
+                return
         self._bytes_read += len(data)
         if exchange.headers_ns is None:
             self._head_bytes += len(data)
         try:
             self._parser.feed_data(data)
+            # A chunk's end is all that ends so without having begun a chunk.
+            self._is_between_chunks = self._is_between_chunks and data.endswith(b"\r\n")
         except (httptools.HttpParserError, httptools.HttpParserUpgrade) as exc:
-            exchange.stop(Outcome.RESET, self._read_ns, f"not HTTP: {exc}")
+            exchange.stop(Outcome.RESET, read_ns, f"not HTTP: {exc}")
             self.abort()
         if exchange.headers_ns is None and self._head_bytes > MAX_HEAD_BYTES:
-            exchange.stop(Outcome.RESET, self._read_ns, f"head of the answer is over {MAX_HEAD_BYTES} bytes")
+            exchange.stop(Outcome.RESET, read_ns, f"head of the answer is over {MAX_HEAD_BYTES} bytes")
             self.abort()
         if exchange.outcome is not None and not self.is_reported:
-            self._report(exchange)
-            if exchange.outcome is Outcome.RESET:
-                self.abort()
+            self._report_end(exchange)
+
+    def _take_chunks(self, exchange: Exchange, data: bytes, read_ns: int) -> bytes:
+        """Hand on the chunks that lie whole in `data`, and return what is left to the parser.
+
+        The parser stands between two chunks before and after, so it need not see them: it would take as long
+        for an event as everything else.
+        """
+        start = 0
+        while True:
+            line_end = data.find(b"\r\n", start, start + _MAX_SIZE_LINE)
+            size = _CHUNK_SIZES.get(data[start:line_end])
+            if size is None:  # the last chunk, an extension, a part of a line, or no chunk at all
+                return data[start:]
+            stop = line_end + 2 + size
+            if not data.startswith(b"\r\n", stop):
+                return data[start:]
+            exchange.on_body(data[line_end + 2 : stop], read_ns)
+            start = stop + 2
+            if start == len(data):
+                return b""
 
     def eof_received(self) -> None:
         return None  # close: half-open connections serve nobody here
@@ -161,6 +194,12 @@ class Connection(asyncio.Protocol):
         if self.exchange is not None:
             self.exchange.on_body(body, self._read_ns)
 
+    def on_chunk_header(self) -> None:
+        self._is_between_chunks = False
+
+    def on_chunk_complete(self) -> None:
+        self._is_between_chunks = True
+
     def on_message_complete(self) -> None:
         exchange = self.exchange
         if exchange is None or self._is_interim:
@@ -173,6 +212,11 @@ class Connection(asyncio.Protocol):
             self._on_idle(self)
         elif self._transport is not None:
             self._transport.close()
+
+    def _report_end(self, exchange: Exchange) -> None:
+        self._report(exchange)
+        if exchange.outcome is Outcome.RESET:
+            self.abort()
 
     def _report(self, exchange: Exchange) -> None:
         self.is_reported = True

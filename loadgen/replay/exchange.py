@@ -6,12 +6,14 @@ Pure: it is told what happened and when (ns on the run's clock), and touches nei
 from __future__ import annotations
 
 import errno
+import operator
 import zlib
 from typing import Any
 
 import orjson
 
-from loadgen.replay.dialects.dialect import TOLD_ANSWER, Dialect, Framing, Part, Told
+from loadgen.replay.alike import Alike, alike_of, is_text
+from loadgen.replay.dialects.dialect import TOLD_ANSWER, TOLD_REASONING, Dialect, Framing, Part, Told
 from loadgen.replay.dialects.failure import MAX_ERROR_CHARS, message_of, plain_text
 from loadgen.replay.lines import LineScanner
 from loadgen.replay.request_record import SERVER_STAGES, Outcome, Phase
@@ -19,6 +21,9 @@ from loadgen.replay.sse import SseScanner
 
 # A whole answer (or an unfinished event) beyond this is no answer of an inference server.
 MAX_BODY_BYTES = 64 * 1024 * 1024
+
+# So many times an event is looked at for what those after it will have in common with it, and they had not.
+_MAX_VAIN_LOOKS = 8
 
 # What the records can hold; a server that says more than that is not believed.
 _MAX_TOKENS = 2**31 - 1
@@ -40,15 +45,17 @@ class Exchange:
     """
 
     __slots__ = (
+        "_alike",
         "_body",
         "_decoder",
         "_dialect",
         "_has_finish",
         "_is_event_stream",
-        "_last_read_ns",
+        "_looked_at",
         "_read_event",
         "_reader",
         "_scanner",
+        "_vain_looks_left",
         "attempt_sent_ns",
         "connection_reused",
         "dispatched_ns",
@@ -62,7 +69,6 @@ class Exchange:
         "index",
         "last_event_ns",
         "last_token_ns",
-        "num_coalesced",
         "num_reconnects",
         "num_retries",
         "outcome",
@@ -114,15 +120,16 @@ class Exchange:
         self.prompt_tokens: int | None = None
         self.output_tokens: int | None = None
         self.token_ns: list[int] = []
-        self.num_coalesced = 0
         self.num_reconnects = 0
         self.server_metrics: dict[str, Any] | None = None
         self._has_finish = False
         self._is_event_stream = False
-        self._last_read_ns = -1
         self._scanner = LineScanner() if self._dialect.framing is Framing.LINES else SseScanner()
         self._reader = self._dialect.reader()
         self._read_event = self._reader.event
+        self._alike: Alike | None = None
+        self._looked_at = 0  # number of token events when an event was looked at last
+        self._vain_looks_left = _MAX_VAIN_LOOKS if self._reader.texts else 0
         self._decoder: Any = None
         self._body: list[bytes] = []
 
@@ -132,6 +139,11 @@ class Exchange:
             self.attempt_sent_ns = self.last_event_ns = now_ns
             if self.sent_ns is None:
                 self.sent_ns = now_ns
+
+    @property
+    def num_coalesced(self) -> int:
+        """Token events that came in the same read as the one before."""
+        return sum(map(operator.eq, self.token_ns, self.token_ns[1:]))
 
     def retry(self) -> None:
         """Forget the answer that was a rejection; the request is to be sent again."""
@@ -156,6 +168,7 @@ class Exchange:
         encoding = headers.get(b"content-encoding", b"identity").strip().lower()
         if encoding in (b"gzip", b"x-gzip", b"deflate"):
             self._decoder = zlib.decompressobj(zlib.MAX_WBITS | 32)
+            self._vain_looks_left = 0  # what is alike is not what was read
         elif encoding not in (b"identity", b""):
             self.error = f"unknown content-encoding {encoding.decode('latin-1')}"
         if status_code in _REJECTED and b"retry-after" in headers:
@@ -164,8 +177,19 @@ class Exchange:
             except ValueError:
                 self.retry_after_s = None  # an HTTP date: rare, and no figure for it is needed
 
-    def on_body(self, data: bytes, now_ns: int) -> None:  # noqa: PLR0912  # in one piece: a call costs too much
+    def on_body(self, data: bytes, now_ns: int) -> None:  # noqa: PLR0911, PLR0912  # one piece: calls cost
         """A piece of the body was read at `now_ns`."""
+        alike = self._alike
+        # Nearly every read. What this costs is most of what an event costs.
+        if (
+            alike is not None
+            and data.startswith(alike.before)
+            and data.endswith(alike.after)
+            and is_text(data, alike.start, len(data) - alike.tail)
+        ):
+            self.last_event_ns = now_ns
+            self.token_ns.append(now_ns)
+            return
         if self.first_byte_ns is None:
             self.first_byte_ns = now_ns
         self.last_event_ns = now_ns
@@ -182,8 +206,10 @@ class Exchange:
             if len(self._body) > 1 and sum(map(len, self._body)) > MAX_BODY_BYTES:
                 self._end(Outcome.RESET, now_ns, f"answer is over {MAX_BODY_BYTES} bytes")
             return
+        was_between_events = self._scanner.is_between_events
+        events = self._scanner.feed(data)
         try:
-            for name, event in self._scanner.feed(data):
+            for name, event in events:
                 if event == b"[DONE]":
                     self._end_stream(now_ns)
                     return
@@ -191,9 +217,6 @@ class Exchange:
                 if told is TOLD_ANSWER or told.part is not Part.NOTHING:
                     if self.first_answer_token_ns is None and told.part is Part.ANSWER:
                         self.first_answer_token_ns = now_ns
-                    if self._last_read_ns == now_ns:
-                        self.num_coalesced += 1
-                    self._last_read_ns = now_ns
                     self.token_ns.append(now_ns)
                 if told is TOLD_ANSWER:
                     continue
@@ -203,6 +226,16 @@ class Exchange:
                     return
         except (AttributeError, KeyError, IndexError, TypeError):
             self.error = self.error or "an event has a form that no known server sends"
+            return
+        if not self._scanner.is_between_events:
+            self._alike = None
+        elif (
+            self._vain_looks_left
+            and was_between_events
+            and len(events) == 1
+            and (told is TOLD_ANSWER or told is TOLD_REASONING)
+        ):
+            self._look_at(data, event)
 
     def on_complete(self, now_ns: int) -> None:
         """The answer ended as HTTP says it should."""
@@ -264,6 +297,13 @@ class Exchange:
             return content_type.partition(b";")[0].strip() != b"application/json"
         return b"json" not in content_type
 
+    def _look_at(self, block: bytes, event: bytes) -> None:
+        """Know those like it from now on: after this one, each tells of one more token and of nothing else."""
+        if len(self.token_ns) - self._looked_at <= 2:  # this one and the one before
+            self._vain_looks_left -= 1
+        self._looked_at = len(self.token_ns)
+        self._alike = alike_of(block, event, self._reader.texts)
+
     def _take(self, told: Told) -> None:
         """Keep what an answer told of itself. Counts are running totals: the last one wins."""
         if told.error is not None:
@@ -311,6 +351,7 @@ class Exchange:
         if self.token_ns:
             self.last_token_ns = self.token_ns[-1]
         self._body = []
+        self._alike = None
 
     def _error_text(self) -> str:
         body = b"".join(self._body)

@@ -11,6 +11,8 @@ class LineScanner:
 
     __slots__ = ("_line",)
 
+    is_between_events = False  # not known
+
     def __init__(self) -> None:
         self._line = b""
 

@@ -11,9 +11,12 @@ _BOM = b"\xef\xbb\xbf"
 
 
 class SseScanner:
-    """Feed it reads as they come; it returns the events that each read completed."""
+    """Feed it reads as they come; it returns the events that each read completed.
 
-    __slots__ = ("_data", "_event", "_is_between_events", "_is_started", "_line", "_skip_lf")
+    is_between_events: the stream has begun and nothing of an unfinished event is held.
+    """
+
+    __slots__ = ("_data", "_event", "_is_started", "_line", "_skip_lf", "is_between_events")
 
     def __init__(self) -> None:
         self._line = b""  # the beginning of a line whose end has not come
@@ -21,11 +24,11 @@ class SseScanner:
         self._event = b""
         self._skip_lf = False  # the last read ended in CR: a following LF belongs to it
         self._is_started = False
-        self._is_between_events = False  # nothing of an unfinished event is held
+        self.is_between_events = False
 
     def feed(self, read: bytes) -> list[tuple[bytes, bytes]]:
         """(event name, data) of each event that `read` completed; the name is empty where none was given."""
-        if self._is_between_events and read.endswith(b"\n\n") and b"\r" not in read:
+        if self.is_between_events and read.endswith(b"\n\n") and b"\r" not in read:
             # What nearly every server sends: whole events of one data line each.
             if read.find(b"\n") == len(read) - 2 and read.startswith(b"data: "):
                 return [(b"", read[6:-2])]
@@ -37,7 +40,7 @@ class SseScanner:
                     events += self._scan(block + b"\n\n")
             return events
         events = self._scan(read)
-        self._is_between_events = (
+        self.is_between_events = (
             self._is_started and not self._skip_lf and not self._line and not self._data and not self._event
         )
         return events

@@ -22,7 +22,7 @@ def test_shares_make_the_whole_in_order_with_sessions_in_one_piece(
     shares = shares_of(table, num_workers)
     rows = [share.column("trace_row").to_pylist() for share in shares]
     assert len(shares) == num_workers
-    assert sorted(sum(rows, [])) == list(range(len(sessions)))
+    assert sorted(row for of_one in rows for row in of_one) == list(range(len(sessions)))
     assert all(of_one == sorted(of_one) for of_one in rows)
     owners = owners_of(table, num_workers).tolist()
     assert all(owners[row] == worker for worker, of_one in enumerate(rows) for row in of_one)

@@ -66,7 +66,14 @@ PLAIN = (TOLD_NOTHING, TOLD_REASONING, TOLD_ANSWER)  # by Part
 
 
 class Reader(Protocol):
-    """Reads one answer. AttributeError, KeyError, IndexError or TypeError: its form is no known server's."""
+    """Reads one answer. AttributeError, KeyError, IndexError or TypeError: its form is no known server's.
+
+    texts: names of texts in an event of which it asks nothing but whether they are empty, so that events which
+    differ in such a text alone tell the same. None where what an event tells hangs on those before it.
+    """
+
+    @property
+    def texts(self) -> tuple[bytes, ...]: ...
 
     def event(self, name: bytes, data: bytes) -> Told:
         """One event of a stream; name is empty where none was given."""

@@ -64,6 +64,8 @@ class _TemplateReader:
 
     __slots__ = ("_end_data", "_is_plain", "_length", "_paths", "_template")
 
+    texts: tuple[bytes, ...] = ()
+
     def __init__(self, template: Template) -> None:
         self._template = template
         self._length = 0

@@ -36,4 +36,4 @@ def _part(choice: dict[str, Any]) -> Part:
     return Part.NOTHING
 
 
-_READER = ChoicesReader(_part)
+_READER = ChoicesReader(_part, (b"content", b"reasoning_content", b"reasoning"))

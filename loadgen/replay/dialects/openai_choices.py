@@ -12,12 +12,13 @@ from loadgen.replay.dialects.failure import document_of, whole_document_of
 
 
 class ChoicesReader:
-    """Reads the first choice; without memory. part: what a choice carries."""
+    """Reads the first choice; without memory. part: what a choice carries. texts: see Reader."""
 
-    __slots__ = ("_part",)
+    __slots__ = ("_part", "texts")
 
-    def __init__(self, part: Callable[[dict[str, Any]], Part]) -> None:
+    def __init__(self, part: Callable[[dict[str, Any]], Part], texts: tuple[bytes, ...]) -> None:
         self._part = part
+        self.texts = texts
 
     def event(self, name: bytes, data: bytes) -> Told:
         try:

@@ -28,4 +28,4 @@ def _part(choice: dict[str, Any]) -> Part:
     return Part.ANSWER if choice.get("text") else Part.NOTHING
 
 
-_READER = ChoicesReader(_part)
+_READER = ChoicesReader(_part, (b"text",))

@@ -57,6 +57,8 @@ class _ResponsesReader:
 
     __slots__ = ()
 
+    texts: tuple[bytes, ...] = ()
+
     def event(self, name: bytes, data: bytes) -> Told:
         document = document_of(name, data)
         if isinstance(document, Told):

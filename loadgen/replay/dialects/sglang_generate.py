@@ -41,6 +41,8 @@ class _SglangReader:
 
     __slots__ = ("_text", "_tokens")
 
+    texts: tuple[bytes, ...] = ()
+
     def __init__(self) -> None:
         self._tokens = 0
         self._text = ""

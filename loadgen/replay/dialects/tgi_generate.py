@@ -38,6 +38,8 @@ class _TgiReader:
 
     __slots__ = ()
 
+    texts: tuple[bytes, ...] = ()
+
     def event(self, name: bytes, data: bytes) -> Told:
         document = document_of(name, data)
         if isinstance(document, Told):

@@ -49,6 +49,8 @@ class _TritonReader:
 
     __slots__ = ()
 
+    texts = (b"text_output",)
+
     def event(self, name: bytes, data: bytes) -> Told:
         document = document_of(name, data)
         return document if isinstance(document, Told) else _read(document)

@@ -43,6 +43,8 @@ class _GrowingText:
 
     __slots__ = ("_length",)
 
+    texts: tuple[bytes, ...] = ()
+
     def __init__(self) -> None:
         self._length = 0
 

@@ -1,0 +1,45 @@
+"""The monotonic clock of a node, asked over Ray's own connections."""
+
+from __future__ import annotations
+
+import os
+import platform
+import socket
+import time
+from typing import Any
+
+import ray
+
+import loadgen
+from loadgen.replay.clock_offset import ClockOffset, ClockReading, offset_from
+
+_ANSWER_WITHIN_S = 5.0
+
+
+class NodeClock:
+    """Actor: one a node, beside its workers, so that asking for the time does not hold up sending."""
+
+    def now_ns(self) -> int:
+        return time.monotonic_ns()
+
+    def facts(self) -> dict[str, Any]:
+        """What this node is."""
+        return {
+            "host": socket.gethostname(),
+            "loadgen": loadgen.__version__,
+            "python": platform.python_version(),
+            "cpu_count": os.cpu_count(),
+        }
+
+
+def measured_offset(clock: Any, num_questions: int) -> ClockOffset:
+    """The offset of a node's clock, by so many questions to its NodeClock. Blocks.
+
+    Raises ray.exceptions.RayError when the node is gone or does not answer in time.
+    """
+    readings = []
+    for _ in range(num_questions):
+        asked_ns = time.monotonic_ns()
+        told_ns = ray.get(clock.now_ns.remote(), timeout=_ANSWER_WITHIN_S)
+        readings.append(ClockReading(asked_ns, told_ns, time.monotonic_ns()))
+    return offset_from(readings)
