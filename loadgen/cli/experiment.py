@@ -51,7 +51,7 @@ from loadgen.trace.trace import Trace
 _WHAT, _SENDING, _KEEPING = "What to run", "Sending", "Keeping and judging"
 READY = ("policies", "concurrency", "arrivals", "production")
 _TRACE_FILE = "trace.parquet"
-_WIDE = 240  # columns: more than any table of an experiment has
+WIDE = 240  # columns: more than any table of an experiment has
 # What [send] may say, with the defaults of replay.
 _SEND: dict[str, Any] = {
     "endpoint_type": "chat",
@@ -95,6 +95,18 @@ def experiment(  # one local a option: the command line is wide, and flat is how
     ] = False,
     fit: FitFiles = None,
     cost_model: CostFile = None,
+    find_capacity: Annotated[
+        bool,
+        _in(
+            _WHAT, "--find-capacity", help="Find the highest speed-up of each load at which the limits hold."
+        ),
+    ] = False,
+    precision: Annotated[
+        float, _in(_WHAT, "--precision", min=0.1, help="Percent to which --find-capacity goes.")
+    ] = 5.0,
+    confirm: Annotated[
+        int, _in(_WHAT, "--confirm", min=1, help="Runs of --find-capacity at what holds and at what breaks.")
+    ] = 3,
     show: Annotated[
         bool, _in(_WHAT, "--show", help="Print the experiment's TOML, to be changed; run nothing.")
     ] = False,
@@ -165,11 +177,19 @@ def experiment(  # one local a option: the command line is wide, and flat is how
             "only": list(only or ()),
             "slo": list(slo or ()),
         }
-        _check(given)
+        matrix = _check(given)
+        if find_capacity and not (matrix.slo or given["slo"]):
+            raise UsageError("--find-capacity needs a limit", hint="--slo 'latency p99 < 800ms'")
         folder = ExperimentFolder.create(
             out_dir, str(document.get("name", "experiment")), {name: given[name] for name in _KEPT}
         )
         bench = Bench(given, folder)
+    if find_capacity:
+        from loadgen.cli import capacity  # noqa: PLC0415  # it builds on this module
+
+        raise typer.Exit(
+            capacity.find_capacity(bench, precision=precision / 100, confirm=confirm, as_json=as_json)
+        )
     raise typer.Exit(_run(bench, markdown, html=html, as_json=as_json))
 
 
@@ -367,7 +387,7 @@ def print_rows(rows: Sequence[Row]) -> None:
             if row[0] == load:
                 shown.add_row(*map(Text, row[1:]))
         out = console.out()
-        out.width = _WIDE
+        out.width = WIDE
         out.print(shown)
 
 

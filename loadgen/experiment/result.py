@@ -18,6 +18,7 @@ from loadgen.report.stored import StoredReport
 
 OVERALL = "overall"
 _ROWS, _USEFUL = "loadgen_target:rows_total", "loadgen_target:useful_rows_total"
+_BUSY = "loadgen_target:step_busy_seconds_total"
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,7 +45,12 @@ COLUMNS = (
     Column("latency_p99", "p99", "time", "of the same"),
     Column("ttft_p99", "TTFT p99", "time", "first token from the planned send"),
     Column("queue_share", "queue", "share", "server time in queues over all of it"),
-    Column("engine_active_share", "engine", "share", "time within steps over all time"),
+    Column(
+        "engine_active_share",
+        "engine",
+        "share",
+        "time within steps over that between readings, to the last answer",
+    ),
     Column("gpu_active_share", "GPU", "share", "time with any kernel on the device"),
     Column("gpu_memory_share", "GPU mem", "share", "used memory of the device"),
     Column("mean_batch", "batch", "number", "mean rows over the answers"),
@@ -85,9 +91,11 @@ def result_of(folder: Path, cell: Cell) -> Result:
         "latency_mean": _value(report, "latency", "mean"),
         "latency_p99": _value(report, "latency", "p99"),
         "ttft_p99": _value(report, "ttft", "p99"),
-        "useful_row_share": _useful(Sampled(read.telemetry), read.run_end_s),
     }
-    for name in ("queue_share", "engine_active_share", "gpu_active_share", "gpu_memory_share", "mean_batch"):
+    sampled = Sampled(read.telemetry)
+    values["useful_row_share"] = _useful(sampled, read.run_end_s)
+    values["engine_active_share"] = _busy(sampled, read.run_end_s)
+    for name in ("queue_share", "gpu_active_share", "gpu_memory_share", "mean_batch"):
         values[name] = _value(report, name)
     windows = {
         label: (latency.p50, latency.p99)
@@ -183,3 +191,13 @@ def _useful(sampled: Sampled, end_s: float) -> float | None:
         for name in (_ROWS, _USEFUL)
     )
     return useful / rows if rows else None
+
+
+def _busy(sampled: Sampled, end_s: float) -> float | None:
+    """Over the whole of the readings: a load that comes all at once is served long after its planned time."""
+    for series in sampled.named(_BUSY).values():
+        grown = series.increase(((0.0, end_s + 60.0),))
+        length_s = float(series.moments_s[-1] - series.moments_s[0])
+        if grown is not None and length_s > 0:
+            return min(1.0, grown / length_s)
+    return None

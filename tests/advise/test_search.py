@@ -27,7 +27,7 @@ STATIC = ("serial", "fixed-window", "dynamic")
 def schedule_of(rate: float, *, length_s: float = 20.0, seed: int = 0, tokens: int = 20) -> Schedule:
     rng = np.random.default_rng(seed)
     count = round(rate * length_s)
-    arrivals = np.sort(rng.uniform(0, length_s, count))
+    arrivals: list[float] = np.sort(rng.uniform(0, length_s, count)).tolist()
     lengths = rng.integers(2, 2 * tokens, count).tolist()
     return plan(trace_of(arrivals, output_tokens=lengths, input_tokens=[8] * count), Shape())
 
