@@ -67,7 +67,7 @@ def counters_at(stretches: list[Stretches], prefills: Prefills, moments_ns: Numb
         first, every = np.asarray(one.first_ns, dtype=np.int64), np.asarray(one.every_ns, dtype=np.int64)
         growth = np.asarray(one.growth_ns, dtype=np.int64)
         last = first + (count - 1) * every + growth * ((count - 1) * (count - 2) // 2)
-        # Where several batches take turns a stretch's first step began some steps of others before: no matter here.
+        # Where batches take turns, steps of others lie within a step's time: no matter here.
         parts.append(
             (first - every, last, np.asarray(one.rows, dtype=np.int64) * count,
              np.asarray(one.useful, dtype=np.int64) * count, np.asarray(one.busy_ns, dtype=np.int64))
@@ -84,17 +84,11 @@ def counters_at(stretches: list[Stretches], prefills: Prefills, moments_ns: Numb
 
 
 def _grown(begins: Numbers, ends: Numbers, amounts: Numbers, moments_ns: Numbers) -> npt.NDArray[np.float64]:
-    """The sum of amounts that grow evenly from their begin to their end, at each moment."""
+    """The sum of amounts that grow evenly from their begin to their end, at each moment. One after the other."""
     if not begins.size:
         return np.zeros(moments_ns.size)
-    slopes = amounts / np.maximum(ends - begins, 1)
-    return _ramps(begins, slopes, moments_ns) - _ramps(ends, slopes, moments_ns)
-
-
-def _ramps(begins: Numbers, slopes: npt.NDArray[np.float64], moments_ns: Numbers) -> npt.NDArray[np.float64]:
-    order = np.argsort(begins, kind="stable")
-    begins, slopes = begins[order], slopes[order]
-    sums = np.concatenate([[0.0], np.cumsum(slopes)])
-    weighted = np.concatenate([[0.0], np.cumsum(slopes * begins)])
-    places = np.searchsorted(begins, moments_ns, side="right")
-    return np.asarray(sums[places] * moments_ns - weighted[places], dtype=np.float64)
+    begins = np.maximum(begins, np.concatenate([begins[:1], ends[:-1]]))
+    sums = np.cumsum(amounts)
+    edges = np.column_stack([begins, np.maximum(ends, begins)]).ravel()
+    values = np.column_stack([np.concatenate([[0], sums[:-1]]), sums]).ravel()
+    return np.interp(moments_ns, edges, values)

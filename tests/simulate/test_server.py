@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from loadgen.simulate.cost_model import CostModel
 from loadgen.simulate.server import INVALID, OK, REJECTED, TIMEOUT, Arrivals, Served, SimulatedServer
+from loadgen.simulate.steps import counters_at
 from loadgen_target.config import EngineConfig, PolicyConfig, ServerConfig
 from loadgen_target.request import Status
 from loadgen_target.simulate import Arrival, Simulation, simulate
@@ -161,3 +162,23 @@ def test_a_queue_without_limit_is_served_in_order_and_whole() -> None:
     found = serve(policy_of("continuous"), rows, max_queue_size=10**6)
     assert (found.status == OK).all()
     assert (np.diff(found.exec_start_ns) >= 0).all()
+
+
+def test_counters_grow_with_the_steps_and_never_fall() -> None:
+    rng = np.random.default_rng(5)
+    arrivals = np.sort(rng.integers(0, 60_000 * MS, 300))
+    rows = [(int(at), 8, int(n)) for at, n in zip(arrivals, rng.integers(1, 50, 300), strict=True)]
+    for name in POLICIES:
+        found = serve(policy_of(name), rows, max_queue_size=10**6)
+        moments = np.arange(0, found.length_ns + 500 * MS, 500 * MS, dtype=np.int64)
+        counters = counters_at(list(found.stretches), found.prefills, moments)
+        for values in (counters.rows, counters.useful_rows, counters.busy_s):
+            assert (np.diff(values) >= 0).all()
+        # A row gives a token in each pass; a passing one of a held row gives none.
+        assert counters.useful_rows[-1] == sum(n for _, _, n in rows)
+        assert (counters.useful_rows <= counters.rows + 1e-9).all()
+        # Half a second holds half a second of steps, and where batches take turns the ends of one step more.
+        assert (np.diff(counters.busy_s) <= 0.53).all()
+        taken_s = sum(sum(one.busy_ns) for one in found.stretches) / 1e9
+        taken_s += (sum(found.prefills.end_ns) - sum(found.prefills.start_ns)) / 1e9
+        assert counters.busy_s[-1] == pytest.approx(taken_s)
