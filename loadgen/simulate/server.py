@@ -111,7 +111,9 @@ class SimulatedServer:
         self._cost = cost
         self._batch_rows = policy.batch_rows
         self._num_batches = policy.max_inflight_batches
-        self._decode_ns = [0, *(cost.decode_rows_ns(rows) for rows in range(1, policy.batch_rows + 1))]
+        delay_ns = round(config.engine.step_delay_s * 1e9)
+        self._delay_ns = delay_ns
+        self._decode_ns = [0, *(cost.decode_rows_ns(n) + delay_ns for n in range(1, policy.batch_rows + 1))]
         self._kv_ns = round(cost.kv_token_ns)
         timeout_s = config.timeout_s
         self._timeout_ns = _NEVER if timeout_s is None else int(timeout_s * 1e9)
@@ -241,7 +243,7 @@ class SimulatedServer:
                     tokens += one.num_prompt_tokens
                 rows = len(taken)
                 start = now
-                now += cost.prefill_ns(tokens, rows) + rows * self._inline_ns
+                now += cost.prefill_ns(tokens, rows) + rows * self._inline_ns + self._delay_ns
                 prefills.start_ns.append(start)
                 prefills.end_ns.append(now)
                 prefills.rows.append(rows)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import shlex
 import shutil
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -24,6 +24,11 @@ from loadgen_target.config import ConfigError, ServerConfig
 from loadgen_target.flags import parse_flags
 
 URL = "simulated"
+# Settings of a policy that SimulatedServer acts on. One that is new to it is refused rather than ignored.
+_SIMULATED = {
+    "name", "max_batch_size", "max_wait_ns", "window_ns", "max_inflight_batches", "max_num_batched_tokens",
+    "release",
+}  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,10 +71,16 @@ def serve(
     schedule: Schedule, config: ServerConfig, cost: CostModel, prompts: PromptMaker
 ) -> tuple[Arrivals, Served]:
     """Serve a schedule, in memory. Raises UsageError for a policy that cannot be simulated."""
-    if config.engine.policy.name == "null":
+    policy = config.engine.policy
+    if policy.name == "null":
         raise UsageError(
             "--policy null computes nothing, so nothing is simulated", hint="give another policy"
         )
+    for setting in fields(policy):
+        if setting.name not in _SIMULATED and getattr(policy, setting.name) != setting.default:
+            raise UsageError(
+                f"--{setting.name.replace('_', '-')} is not simulated", hint="leave it out, or replay it live"
+            )
     arrivals = arrivals_of(schedule, cost, prompts)
     return arrivals, SimulatedServer(config, cost).serve(arrivals)
 

@@ -91,4 +91,4 @@ def _grown(begins: Numbers, ends: Numbers, amounts: Numbers, moments_ns: Numbers
     sums = np.cumsum(amounts)
     edges = np.column_stack([begins, np.maximum(ends, begins)]).ravel()
     values = np.column_stack([np.concatenate([[0], sums[:-1]]), sums]).ravel()
-    return np.interp(moments_ns, edges, values)
+    return np.asarray(np.interp(moments_ns, edges, values), dtype=np.float64)

@@ -9,12 +9,18 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from loadgen.errors import UsageError
+from loadgen.plan.planner import plan
+from loadgen.plan.prompts import PromptMaker
+from loadgen.plan.shape import Shape
+from loadgen.simulate import simulated_run
 from loadgen.simulate.cost_model import CostModel
 from loadgen.simulate.server import INVALID, OK, REJECTED, TIMEOUT, Arrivals, Served, SimulatedServer
 from loadgen.simulate.steps import counters_at
 from loadgen_target.config import EngineConfig, PolicyConfig, ServerConfig
 from loadgen_target.request import Status
 from loadgen_target.simulate import Arrival, Simulation, simulate
+from support.traces import trace_of
 
 MS = 1_000_000
 COST = CostModel(
@@ -42,7 +48,8 @@ def policy_of(name: str, **more: Any) -> PolicyConfig:
 
 
 def config_of(policy: PolicyConfig, **more: Any) -> ServerConfig:
-    engine = {name: more.pop(name) for name in ("is_inline", "preprocess_s", "max_model_len") if name in more}
+    names = ("is_inline", "preprocess_s", "max_model_len", "step_delay_s")
+    engine = {name: more.pop(name) for name in names if name in more}
     return ServerConfig(engine=EngineConfig(policy=policy, **engine), **{"timeout_s": None, **more})
 
 
@@ -155,6 +162,20 @@ def test_inline_preprocessing_makes_each_prefill_longer() -> None:
     plain = serve(policy_of("serial"), [(0, 8, 4)])
     inline = serve(policy_of("serial"), [(0, 8, 4)], preprocess_s=0.05, is_inline=True)
     assert inline.first_token_ns[0] - plain.first_token_ns[0] == 50 * MS
+
+
+def test_a_planted_delay_is_in_every_step() -> None:
+    plain = serve(policy_of("serial"), [(0, 8, 4)])
+    slow = serve(policy_of("serial"), [(0, 8, 4)], step_delay_s=0.05)
+    assert slow.ended_ns[0] - plain.ended_ns[0] == 4 * 50 * MS
+
+
+def test_a_setting_that_is_not_simulated_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(simulated_run, "_SIMULATED", {"name"})
+    schedule = plan(trace_of([0.0]), Shape())
+    simulated_run.serve(schedule, config_of(PolicyConfig()), COST, PromptMaker())
+    with pytest.raises(UsageError, match="--max-batch-size is not simulated"):
+        simulated_run.serve(schedule, config_of(PolicyConfig(max_batch_size=4)), COST, PromptMaker())
 
 
 def test_a_queue_without_limit_is_served_in_order_and_whole() -> None:
