@@ -177,23 +177,20 @@ def page(judged: list[Judged], count: int, seconds: float, minutes: float) -> st
         "",
         f"The same schedule (bursts of short chats, {seconds:g} s) live at the bundled server (`cpu-25m`, on the "
         f"machine that sends) and simulated; medians of {count} rounds. The cost model of a round is fitted to the "
-        "steps of other runs, made between those that are judged. Ticks of the window lie where they lay live. Error: "
-        "simulated against live. Spread: highest less lowest live run over the median, which no simulation can beat. "
-        "Wanted: throughput within 10 %, mean within 15 %, p99 within 25 %.",
+        "steps of other runs, made between those that are judged. Ticks of the window lie where they lay live. "
+        "Error: simulated against live. Spread: highest less lowest live run over the median, which no simulation "
+        "can beat. Wanted: throughput within 10 %, mean within 15 %, p99 within 25 %.",
         "",
-        "| policy | load | served/s live | simulated | error | spread | mean live | simulated | error | spread | p99 "
-        "live | simulated | error | spread | failed live / simulated |",
+        "| policy | load | served/s live | simulated | error | spread | mean live | simulated | error | spread | "
+        "p99 live | simulated | error | spread | failed live / simulated |",
         "|---|---|---|---|---|---|---|---|---|---|---|---|---|---|---|",
     ]
     for one in judged:
         cells = [one.policy, f"{one.rate:g} /s"]
         for figure, bound in BOUNDS.items():
-            unit = "" if figure == "throughput" else " ms"
-            scale = 1.0 if figure == "throughput" else 1e3
             error = one.error(figure)
             cells += [
-                f"{np.median(one.live[figure]) * scale:.3g}{unit}",
-                f"{np.median(one.simulated[figure]) * scale:.3g}{unit}",
+                *(_shown(figure, float(np.median(side[figure]))) for side in (one.live, one.simulated)),
                 f"{error:+.1%}" if abs(error) <= bound else f"**{error:+.1%}**",
                 f"{one.spread(figure):.1%}",
             ]
@@ -206,6 +203,10 @@ def page(judged: list[Judged], count: int, seconds: float, minutes: float) -> st
         + ". Bold: outside of it.",
     ]
     return "\n".join(lines) + "\n"
+
+
+def _shown(figure: str, value: float) -> str:
+    return f"{value:.3g}" if figure == "throughput" else f"{value * 1e3:.0f} ms"
 
 
 def speed(count: int) -> None:
