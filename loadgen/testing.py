@@ -106,6 +106,15 @@ def whole(status: int, document: Any, extra: str = "") -> Send:
     return Send(lines.encode() + body)
 
 
+def text_page(text: str) -> Send:
+    """A whole answer in plain text."""
+    body = text.encode()
+    return Send(
+        b"HTTP/1.1 200 X\r\nContent-Type: text/plain; version=0.0.4\r\nContent-Length: %d\r\n\r\n%b"
+        % (len(body), body)
+    )
+
+
 def chat_stream(num_tokens: int, *, first_s: float = 0.0, gap_s: float = 0.0) -> list[Step]:
     """A correct chat stream: `num_tokens` events, a usage event, [DONE]."""
     steps: list[Step] = [Wait(first_s), head()]
@@ -122,13 +131,15 @@ def chat_stream(num_tokens: int, *, first_s: float = 0.0, gap_s: float = 0.0) ->
 class FakeTarget:
     """A loopback server in a thread; `script` says how each request is answered. Use it as a context manager.
 
-    GET requests are answered without the script: /v1/models names one model, everything else is 404.
+    GET requests are answered without the script: /v1/models names one model, /metrics is what `metrics` gives, if
+    given; everything else is 404.
     unix_socket: path of a socket to listen on, in place of a port of the loopback.
     """
 
     script: Callable[[FakeRequest], Sequence[Step]]
     tls: ssl.SSLContext | None = None
     unix_socket: str | None = None
+    metrics: Callable[[], str] | None = None
     requests: list[FakeRequest] = field(default_factory=list)
     url: str = ""
     num_connections: int = 0
@@ -183,8 +194,11 @@ class FakeTarget:
         method, path, _ = request_line.split(" ")
         body = await reader.readexactly(int(headers.get("content-length", "0")))
         if method == "GET":
-            known = path == "/v1/models"
-            writer.write(whole(200 if known else 404, {"data": [{"id": "fake"}]}).data)
+            if path == "/metrics" and self.metrics is not None:
+                writer.write(text_page(self.metrics()).data)
+            else:
+                known = path == "/v1/models"
+                writer.write(whole(200 if known else 404, {"data": [{"id": "fake"}]}).data)
             await writer.drain()
             return True
         request = FakeRequest(len(self.requests), path, headers, _json_object(body), received_s, method, body)
