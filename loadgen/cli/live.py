@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from math import isfinite
+from statistics import fmean
 from types import TracebackType
 
 import numpy as np
@@ -18,6 +20,8 @@ from loadgen.percentiles import nearest_rank
 from loadgen.plan.schedule import Schedule, Window
 from loadgen.replay.request_record import Outcome
 from loadgen.replay.worker import Progress
+from loadgen.report.timeline import GAUGES
+from loadgen.telemetry.samples import Samples
 
 _ROLLING_S = 10.0
 _LINE_EVERY_S = 5.0
@@ -43,16 +47,34 @@ class Moment:
     latency_p50_s: float | None
     latency_p99_s: float | None
     lateness_max_s: float
+    # What was read last beside the requests; None where it is not told.
+    server_waiting: float | None = None
+    server_running: float | None = None
+    gpu_active: float | None = None
+    gpu_sm_active: float | None = None
 
     @property
     def line(self) -> str:
         """One plain line."""
-        return (
-            f"{format_duration(self.elapsed_s)} of {format_duration(self.length_s)}  [{self.window}]  "
-            f"due {self.num_due}  sent {self.num_sent}  in flight {self.num_in_flight}  ok {self.num_ok}  "
-            f"rejected {self.num_rejected}  failed {self.num_failed}  "
-            f"latency p50 {_shown(self.latency_p50_s)} p99 {_shown(self.latency_p99_s)}"
-        )
+        parts = [
+            f"{format_duration(self.elapsed_s)} of {format_duration(self.length_s)}  [{self.window}]",
+            self.next_window,
+            f"due {self.num_due}  sent {self.num_sent}  in flight {self.num_in_flight}  ok {self.num_ok}",
+            f"rejected {self.num_rejected}  failed {self.num_failed}",
+            f"TTFT p50 {_shown(self.ttft_p50_s)} p99 {_shown(self.ttft_p99_s)}",
+            f"latency p50 {_shown(self.latency_p50_s)} p99 {_shown(self.latency_p99_s)}",
+            "" if self.server_waiting is None else f"queued {self.server_waiting:.0f}",
+            self._gpu_words,
+        ]
+        return "  ".join(part for part in parts if part)
+
+    @property
+    def _gpu_words(self) -> str:
+        """Always the two together: any kernel ran, and multiprocessors had work."""
+        if self.gpu_active is None:
+            return ""
+        sm = "" if self.gpu_sm_active is None else f", SMs {self.gpu_sm_active:.0%}"
+        return f"GPU {self.gpu_active:.0%}{sm}"
 
     def table(self) -> Table:
         """The same as a small table."""
@@ -74,6 +96,11 @@ class Moment:
         table.add_row(
             "latency", f"p50 {_shown(self.latency_p50_s)}   p99 {_shown(self.latency_p99_s)}   (last 10 s)"
         )
+        if self.server_waiting is not None:
+            running = "" if self.server_running is None else f"   {self.server_running:.0f} running"
+            table.add_row("server", f"{self.server_waiting:.0f} queued{running}")
+        if self._gpu_words:
+            table.add_row("device", self._gpu_words)
         table.add_row("lateness", f"worst {_shown(self.lateness_max_s)}   (ours, not the target's)")
         return table
 
@@ -93,6 +120,11 @@ class LiveDisplay:
         self._console: Console = console.err()
         self._live: Live | None = None
         self._line_at_s = _LINE_EVERY_S
+        self._samples: Sequence[Samples] = ()
+
+    def watch(self, samples: Sequence[Samples]) -> None:
+        """Show what is read beside the requests, too."""
+        self._samples = samples
 
     def __enter__(self) -> LiveDisplay:
         if self._console.is_terminal and not self._console.is_dumb_terminal:
@@ -146,7 +178,21 @@ class LiveDisplay:
             latency_p50_s=latency[0],
             latency_p99_s=latency[1],
             lateness_max_s=max(progress.lateness_max_s for progress in workers),
+            server_waiting=self._read("server_waiting", sum),
+            server_running=self._read("server_running", sum),
+            gpu_active=self._read("gpu_active", fmean),
+            gpu_sm_active=self._read("gpu_sm_active", fmean),
         )
+
+    def _read(self, series: str, fold: Callable[[list[float]], float]) -> float | None:
+        """What was read last of a series of the report's time line, over all that tell it."""
+        found = [
+            value
+            for samples in self._samples
+            for (_, name), value in samples.latest.items()
+            if GAUGES.get(name) == series and isfinite(value)
+        ]
+        return fold(found) if found else None
 
 
 def window_at(windows: Sequence[Window], moment_ns: int) -> str:

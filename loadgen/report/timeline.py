@@ -25,7 +25,7 @@ from loadgen.telemetry.samples import (
 _MAX_BINS = 600
 _STEPS_S = (0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0, 30.0, 60.0, 300.0, 900.0, 3600.0)
 # Gauges of the server, by the names that vLLM, SGLang, TGI and Triton gave them, and readings of devices and host.
-_GAUGES = {
+GAUGES = {
     "vllm:num_requests_waiting": "server_waiting",
     "vllm:num_requests_running": "server_running",
     "sglang:num_queue_reqs": "server_waiting",
@@ -73,9 +73,7 @@ def timeline(
 ) -> Timeline:
     """Bins from 0 to the last thing that happened, at most 600, of a round length of 1 s or more for long runs."""
     end_s = max(windows[-1].end_ns / 1e9 if run_end_s == np.inf else run_end_s, 1e-3)
-    bin_s = next(
-        (step for step in _STEPS_S[3 if end_s > 30 else 0 :] if end_s / step <= _MAX_BINS), end_s / _MAX_BINS
-    )
+    bin_s = bin_length_s(end_s)
     count = int(np.ceil(end_s / bin_s))
     edges = np.arange(count + 1, dtype=np.float64) * np.float64(bin_s)
     sent, end = seen.sent_s, seen.seconds("end_ns")
@@ -99,6 +97,12 @@ def timeline(
     if telemetry is not None:
         series |= _gauges(telemetry, edges)
     return Timeline(bin_s, tuple(_label(windows, edges[i], edges[i + 1]) for i in range(count)), series)
+
+
+def bin_length_s(end_s: float) -> float:
+    """Of a time line to `end_s`: a round length, 1 s or more for long runs, that makes at most 600 bins."""
+    steps = _STEPS_S[3 if end_s > 30 else 0 :]
+    return next((step for step in steps if end_s / step <= _MAX_BINS), end_s / _MAX_BINS)
 
 
 def _of_stages(seen: Observations, places: npt.NDArray[np.int64], count: int) -> dict[str, Series]:
@@ -163,7 +167,7 @@ def _gauges(telemetry: pa.Table, edges: Floats) -> dict[str, Series]:
     moments = np.asarray(telemetry.column("t_ns").to_numpy(), dtype=np.float64) / 1e9
     values = np.asarray(telemetry.column("value").to_numpy(), dtype=np.float64)
     series: dict[str, Series] = {}
-    for source, name in _GAUGES.items():
+    for source, name in GAUGES.items():
         # A gauge may be NaN, which is "no value" in that format.
         mask = np.asarray(names == source, dtype=bool) & np.isfinite(values)
         if mask.any():

@@ -92,7 +92,7 @@ class GpuProbe:
         self._mask = mask
         self._every_s = every_s
         self._is_quiet = is_quiet
-        self._samples = Samples()
+        self.samples = Samples()
         self._why_none = ""
         self._gpus: list[Gpu] = []
         # Why a value of a device was not read, the first time; and until when one that was lost was read.
@@ -124,12 +124,12 @@ class GpuProbe:
             return
         moment_ns = clock.now_ns()
         for name, value in reading.values.items():
-            self._samples.add(moment_ns, GPU_PREFIX + gpu.uuid, name, value)
+            self.samples.add(moment_ns, GPU_PREFIX + gpu.uuid, name, value)
         for name, reason in reading.unknown.items():
             self._unknown.setdefault((gpu.uuid, name), reason)
 
     def table(self) -> pa.Table:
-        return self._samples.table()
+        return self.samples.table()
 
     @property
     def warnings(self) -> list[str]:

@@ -18,18 +18,18 @@ class HostProbe:
 
     def __init__(self, every_s: float = 0.5) -> None:
         self._every_s = every_s
-        self._samples = Samples()
+        self.samples = Samples()
 
     async def sample_forever(self, clock: RunClock) -> None:
         psutil.cpu_percent()  # the first call has no read before it
         while True:
             await asyncio.sleep(self._every_s)
             moment_ns = clock.now_ns()
-            self._samples.add(moment_ns, _SOURCE, HOST_CPU, psutil.cpu_percent() / 100)
-            self._samples.add(moment_ns, _SOURCE, HOST_MEMORY, psutil.virtual_memory().percent / 100)
+            self.samples.add(moment_ns, _SOURCE, HOST_CPU, psutil.cpu_percent() / 100)
+            self.samples.add(moment_ns, _SOURCE, HOST_MEMORY, psutil.virtual_memory().percent / 100)
 
     def table(self) -> pa.Table:
-        return self._samples.table()
+        return self.samples.table()
 
     @property
     def warnings(self) -> list[str]:

@@ -5,13 +5,21 @@ from __future__ import annotations
 import os
 from collections.abc import Sequence
 from ipaddress import ip_address
+from typing import Protocol
 from urllib.parse import urlsplit
 
 from loadgen.replay.coordinator import Probe
 from loadgen.telemetry.gpu import GpuProbe
 from loadgen.telemetry.host import HostProbe
 from loadgen.telemetry.nvml import Nvml
+from loadgen.telemetry.samples import Samples
 from loadgen.telemetry.server_metrics import MetricsTransport, ServerMetrics
+
+
+class SamplingProbe(Probe, Protocol):
+    """samples: what it has read so far."""
+
+    samples: Samples
 
 
 def probes_for(
@@ -21,13 +29,13 @@ def probes_for(
     *,
     more_metrics: Sequence[str] = (),
     reads_gpu: bool | None = None,
-) -> list[Probe]:
+) -> list[SamplingProbe]:
     """The target's /metrics, further URLs of metrics (a DCGM exporter, another port), this host, its GPUs.
 
     headers and transport are for the target only: further URLs never see its key. reads_gpu: None reads the GPUs
     of this machine if the target runs on it, and says nothing where there are none.
     """
-    probes: list[Probe] = [ServerMetrics(base_url, headers, transport=transport), HostProbe()]
+    probes: list[SamplingProbe] = [ServerMetrics(base_url, headers, transport=transport), HostProbe()]
     probes += [
         ServerMetrics(url, is_whole_url=True, source=f"metrics:{urlsplit(url).netloc}")
         for url in more_metrics

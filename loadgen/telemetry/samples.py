@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 import pyarrow as pa
@@ -35,12 +36,19 @@ class Samples:
     _sources: list[str] = field(default_factory=list)
     _names: list[str] = field(default_factory=list)
     _values: list[float] = field(default_factory=list)
+    _latest: dict[tuple[str, str], float] = field(default_factory=dict)
 
     def add(self, moment_ns: int, source: str, name: str, value: float) -> None:
         self._moments_ns.append(moment_ns)
         self._sources.append(source)
         self._names.append(name)
         self._values.append(value)
+        self._latest[source, name] = value
+
+    @property
+    def latest(self) -> Mapping[tuple[str, str], float]:
+        """The last value read of each (source, name)."""
+        return self._latest
 
     @property
     def is_empty(self) -> bool:

@@ -49,7 +49,7 @@ class ServerMetrics:
         self._headers = dict(headers)
         self._every_s = every_s
         self._transport = transport
-        self._samples = Samples()
+        self.samples = Samples()
         self._failures = 0
         self._answered = 0
         self._last_failure = ""
@@ -79,13 +79,13 @@ class ServerMetrics:
         moment_ns = clock.now_ns()
         for sample in samples:
             if sample.name.startswith(_PREFIXES):
-                self._samples.add(moment_ns, self._source, sample.name, sample.value)
+                self.samples.add(moment_ns, self._source, sample.name, sample.value)
         for source, name, value in devices:
-            self._samples.add(moment_ns, source, name, value)
+            self.samples.add(moment_ns, source, name, value)
 
     def table(self) -> pa.Table:
         """Samples as rows of SCHEMA; empty where the server told nothing."""
-        return self._samples.table()
+        return self.samples.table()
 
     @property
     def warnings(self) -> list[str]:
@@ -94,7 +94,7 @@ class ServerMetrics:
         if self._failures:
             asked = self._answered + self._failures
             found.append(f"{self._whose} answered {self._answered} of {asked} times: {self._last_failure}")
-        if self._answered and self._samples.is_empty:
+        if self._answered and self.samples.is_empty:
             found.append(
                 f"{self._whose} has no series that is known here ({', '.join(_PREFIXES)}): its queue and "
                 "batches are not on the time line"
