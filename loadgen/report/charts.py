@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-
-import numpy as np
+from collections.abc import Sequence
 
 from loadgen.durations import format_duration
+from loadgen.report import axes
 from loadgen.report.chart import Chart, HeatChart, Line, LineChart, Panel, PartsChart, Shade, Table
 from loadgen.report.curves import ByLength, Curves, Ecdf
 from loadgen.report.figures import Distribution
@@ -17,12 +16,8 @@ from loadgen.report.report import Report
 from loadgen.report.stages import Stages
 from loadgen.report.timeline import Series
 
-# Rows of a table beside a time line; a row takes several bins.
-_MAX_ROWS = 40
 # Windows with a curve of their own; the others are in the table.
 _MAX_CURVES = 8
-# From least to most by this much, a linear axis hides the least.
-_WIDE = 30.0
 
 # Panel, unit, (series, name in the legend).
 _PANELS: tuple[tuple[str, str, tuple[tuple[str, str], ...]], ...] = (
@@ -93,17 +88,17 @@ def _timeline(report: Report, shaded: tuple[Shade, ...]) -> Chart:
         series = [(name, line.series[key]) for key, name in names if _has_values(line.series.get(key))]
         if not series:
             continue
-        factor, unit_shown = _scale(unit, [values for _, values in series])
-        lines = tuple(Line(name, middles, _times(values, factor)) for name, values in series)
-        panels.append(Panel(title, unit_shown, lines, is_log=unit == "s" and _is_wide(lines)))
+        factor, unit_shown = axes.scale(unit, [values for _, values in series])
+        lines = tuple(Line(name, middles, axes.times(values, factor)) for name, values in series)
+        panels.append(Panel(title, unit_shown, lines, is_log=unit == "s" and axes.is_wide(lines)))
         shown += [(name, unit, values) for name, values in series]
-    groups = _groups(len(line.labels))
+    groups = axes.groups(len(line.labels))
     heads = ("from", "window", *(_head(name, unit) for name, unit, _ in shown))
     rows = [
         (
             format_duration(start * line.bin_s),
             _injected_or_first(line.labels[start:end]),
-            *(_shown(_highest(values[start:end]), unit) for _, unit, values in shown),
+            *(axes.shown(axes.highest(values[start:end]), unit) for _, unit, values in shown),
         )
         for start, end in groups
     ]
@@ -112,9 +107,9 @@ def _timeline(report: Report, shaded: tuple[Shade, ...]) -> Chart:
         for shade in shaded[:_MAX_CURVES]
     )
     highest = "; ".join(
-        f"{name} at most {_shown(_highest(values), unit)}{'' if unit in ('s', '%') else ' ' + unit}"
+        f"{name} at most {axes.shown(axes.highest(values), unit)}{'' if unit in ('s', '%') else ' ' + unit}"
         for name, unit, values in shown
-        if _highest(values) is not None
+        if axes.highest(values) is not None
     )
     return LineChart(
         "timeline",
@@ -133,7 +128,7 @@ def _ecdf(report: Report, curves: Curves) -> Chart | None:
     if not curves.latency:
         return None
     shown = _of_interest(report, curves.latency)
-    factor, unit = _scale("s", [shown[0].values_s])
+    factor, unit = axes.scale("s", [shown[0].values_s])
     lines = tuple(_curve(one, factor) for one in shown)
     rows = [
         (measures.label, str(latency.count), *(format_duration(value) for value in _ranks(latency)))
@@ -148,7 +143,7 @@ def _ecdf(report: Report, curves: Curves) -> Chart | None:
         Table(("window", "answers", "p50", "p90", "p95", "p99", "max"), tuple(rows)),
         f"latency ({unit})",
         (Panel("share of answers", "%", lines),),
-        x_is_log=_ratio(shown[0].values_s) > _WIDE,
+        x_is_log=axes.ratio(shown[0].values_s) > axes.WIDE,
     )
 
 
@@ -179,10 +174,10 @@ def _heat(report: Report, curves: Curves, shaded: tuple[Shade, ...]) -> Chart | 
     rows = [
         (
             format_duration(start * line.bin_s),
-            _shown(_highest(line.series["latency_p50"][start:end]), "s"),
-            _shown(_highest(line.series["latency_p99"][start:end]), "s"),
+            axes.shown(axes.highest(line.series["latency_p50"][start:end]), "s"),
+            axes.shown(axes.highest(line.series["latency_p99"][start:end]), "s"),
         )
-        for start, end in _groups(len(line.labels))
+        for start, end in axes.groups(len(line.labels))
     ]
     low, high = curves.heat.latency_edges_s[0], curves.heat.latency_edges_s[-1]
     return HeatChart(
@@ -201,7 +196,7 @@ def _stages(report: Report) -> Chart | None:
     found = report.stages
     if not isinstance(found, Stages):
         return None
-    factor, unit = _scale("s", [(found.latency.mean,)])
+    factor, unit = axes.scale("s", [(found.latency.mean,)])
     total = sum(spans.mean for _, spans in found.parts)
     rows = [
         (
@@ -228,7 +223,7 @@ def _stages(report: Report) -> Chart | None:
 
 
 def _by_length(found: ByLength) -> Chart:
-    factor, unit = _scale("s", [tuple(group.p99_s for group in found.groups)])
+    factor, unit = axes.scale("s", [tuple(group.p99_s for group in found.groups)])
     words = "TTFT" if found.metric == "service_ttft" else "latency"
     middles = tuple((group.least + group.most) / 2 for group in found.groups)
     lines = (
@@ -258,8 +253,8 @@ def _by_length(found: ByLength) -> Chart:
         f"{format_duration(first.p50_s)}, of {last.least:g} to {last.most:g} within {format_duration(last.p50_s)}.",
         Table((f"{found.tokens} tokens", "answers", "p50", "p99"), tuple(rows)),
         f"{found.tokens} tokens",
-        (Panel(f"{words} from the send", unit, lines, is_log=_is_wide(lines)),),
-        x_is_log=_ratio([value for value in middles if value > 0] or [1.0]) > _WIDE,
+        (Panel(f"{words} from the send", unit, lines, is_log=axes.is_wide(lines)),),
+        x_is_log=axes.ratio([value for value in middles if value > 0] or [1.0]) > axes.WIDE,
     )
 
 
@@ -272,7 +267,7 @@ def _failures(report: Report, curves: Curves, shaded: tuple[Shade, ...]) -> Char
         Line(name, middles, tuple(float(count) for count in counts), mark="bars")
         for name, counts in curves.failures.items()
     )
-    groups = _groups(num_bins)
+    groups = axes.groups(num_bins)
     rows = [
         (
             format_duration(start * curves.bin_s),
@@ -298,16 +293,16 @@ def _lateness(report: Report, curves: Curves, shaded: tuple[Shade, ...]) -> Char
     late = report.measured[0].distribution("lateness")
     if late is None:
         return None
-    factor, unit = _scale("s", [curves.lateness_p99])
+    factor, unit = axes.scale("s", [curves.lateness_p99])
     middles = tuple((place + 0.5) * curves.bin_s for place in range(len(curves.lateness_p99)))
     named = (("p50", curves.lateness_p50), ("p99", curves.lateness_p99))
-    lines = tuple(Line(name, middles, _times(values, factor)) for name, values in named)
+    lines = tuple(Line(name, middles, axes.times(values, factor)) for name, values in named)
     rows = [
         (
             format_duration(start * curves.bin_s),
-            *(_shown(_highest(values[start:end]), "s") for _, values in named),
+            *(axes.shown(axes.highest(values[start:end]), "s") for _, values in named),
         )
-        for start, end in _groups(len(middles))
+        for start, end in axes.groups(len(middles))
     ]
     return LineChart(
         "lateness",
@@ -317,7 +312,7 @@ def _lateness(report: Report, curves: Curves, shaded: tuple[Shade, ...]) -> Char
         f"{format_duration(report.validity.limit_s)} at p99.",
         Table(("from", "p50", "p99"), tuple(rows)),
         "seconds from the start",
-        (Panel("lateness", unit, lines, is_log=_is_wide(lines)),),
+        (Panel("lateness", unit, lines, is_log=axes.is_wide(lines)),),
         is_time=True,
         shaded=shaded,
     )
@@ -327,7 +322,7 @@ def _production(report: Report, curves: Curves, production: Production) -> Chart
     if not curves.latency:
         return None
     replayed = curves.latency[0]
-    factor, unit = _scale("s", [production.curve.values_s, replayed.values_s])
+    factor, unit = axes.scale("s", [production.curve.values_s, replayed.values_s])
     latency = report.measured[0].distribution("latency")
     assert latency is not None
     rows = tuple(
@@ -360,50 +355,9 @@ def _has_values(values: Series | None) -> bool:
     return values is not None and any(value is not None for value in values)
 
 
-def _scale(unit: str, series: Sequence[Sequence[float | None]]) -> tuple[float, str]:
-    """Factor and unit to draw in: shares as percentages, times in ms where all are below 2 s."""
-    if unit == "%":
-        return 100.0, "%"
-    if unit != "s":
-        return 1.0, unit
-    highest = max((value for values in series for value in values if value is not None), default=0.0)
-    return (1e3, "ms") if highest < 2 else (1.0, "s")
-
-
-def _times(values: Sequence[float | None], factor: float) -> tuple[float | None, ...]:
-    return tuple(None if value is None else value * factor for value in values)
-
-
-def _is_wide(lines: Sequence[Line]) -> bool:
-    positive = [value for line in lines for value in line.y if value is not None and value > 0]
-    return bool(positive) and _ratio(positive) > _WIDE
-
-
-def _ratio(values: Sequence[float]) -> float:
-    """Most over least, of those above 0."""
-    positive = np.asarray([value for value in values if value > 0])
-    return float(positive.max() / positive.min()) if positive.size else 1.0
-
-
-def _groups(count: int) -> list[tuple[int, int]]:
-    size = max(1, -(-count // _MAX_ROWS))
-    return [(start, min(start + size, count)) for start in range(0, count, size)]
-
-
-def _highest(values: Sequence[float | None]) -> float | None:
-    return max((value for value in values if value is not None), default=None)
-
-
 def _injected_or_first(labels: Sequence[str]) -> str:
     return next((label for label in labels if is_injection(label)), labels[0])
 
 
 def _head(name: str, unit: str) -> str:
     return name if unit in ("s", "%") else f"{name} ({unit})"
-
-
-def _shown(value: float | None, unit: str) -> str:
-    if value is None:
-        return "-"
-    forms: dict[str, Callable[[float], str]] = {"s": format_duration, "%": "{:.1%}".format}
-    return forms.get(unit, "{:.4g}".format)(value)

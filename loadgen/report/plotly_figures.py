@@ -14,6 +14,7 @@ _ROW_PX = 26
 # Of the height, between two panels: room for the legend of the lower one.
 _GAP_PX = 44
 _MAX_LABELLED = 6
+_GREY = "#8a94a0"  # seen on white and on black
 _SYMBOLS = ("circle", "diamond", "square", "x")
 # An axis of intervals shows so many times the largest estimate (or band), on each side, at most.
 _REACH = 3.0
@@ -191,23 +192,23 @@ def _intervals(chart: IntervalsChart) -> dict[str, Any]:
             },
         ]  # fmt: skip
     names = [_plain(span.label) for span in chart.spans]
-    shapes: list[dict[str, Any]] = [
-        {
-            "type": "rect", "xref": "x", "yref": "paper", "x0": -width, "x1": width, "y0": 0, "y1": 1,
-            "layer": "below", "line": {"width": 0},
-        }
-        for width in (chart.band, (high - low) / 800)
-    ]  # fmt: skip
+    band: dict[str, Any] = {
+        "type": "rect", "xref": "x", "yref": "paper", "x0": -chart.band, "x1": chart.band, "y0": 0, "y1": 1,
+        "layer": "below", "line": {"width": 0},
+    }  # fmt: skip
     layout = {
         "margin": {"l": 10, "r": 14, "t": 40, "b": 50},
         "hovermode": "closest",
         "legend": {"orientation": "h", "x": 0, "xanchor": "left", "y": 1, "yanchor": "bottom"},
-        "xaxis": {"title": {"text": f"change ({_plain(chart.unit)})"}, "range": _padded(low, high), "nticks": 8},
+        "xaxis": {
+            "title": {"text": f"change ({_plain(chart.unit)})"}, "range": _padded(low, high), "nticks": 8,
+            "zeroline": True, "zerolinecolor": _GREY,
+        },
         "yaxis": {
             "autorange": "reversed", "automargin": True, "type": "category", "categoryorder": "array",
             "categoryarray": names,
         },
-        "shapes": shapes,
+        "shapes": [band],
     }  # fmt: skip
     return {"data": data, "layout": layout, "height_px": _ROW_PX * len(names) + 110, "is_time": False}
 
