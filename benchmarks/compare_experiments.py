@@ -14,9 +14,11 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterator
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -27,9 +29,12 @@ from loadgen.trace.parquet import write_trace
 from loadgen.trace.schema import SCHEMA
 from loadgen.trace.trace import Trace, TraceMetadata
 
-BASE = "--policy continuous --max-batch-size 8 --step-delay-ms 50"
-WINDOW = "--policy fixed-window --window-ms {} --max-batch-size 8 --step-delay-ms 5"
-RUN_S = 6.0
+STEPS = "--policy continuous --max-batch-size {batch} --step-delay-ms {ms}"
+# Few arrivals a second: the window, which opens at an arrival and holds it back, is then most of a latency.
+WINDOW = "--policy fixed-window --window-ms {ms} --max-batch-size 8 --step-delay-ms 5"
+RUN_S = 3.0
+# Figures that a row of the table names.
+NAMED = 5
 LOADGEN = [sys.executable, "-m", "loadgen"]
 
 
@@ -37,7 +42,8 @@ LOADGEN = [sys.executable, "-m", "loadgen"]
 class Kind:
     """What is planted. expected: the verdict that is right; of `same`, better and worse are both wrong.
 
-    rate: requests a second; well below what the server can do, where no queue comes and goes by chance.
+    rate: requests a second; well below what the server can do, where no queue comes and goes by chance. shape:
+    options of the schedule.
     """
 
     name: str
@@ -45,14 +51,31 @@ class Kind:
     b: str
     expected: str
     rate: int = 6
+    shape: tuple[str, ...] = ()
+
+    def turned(self, name: str) -> Kind:
+        """The same change the other way round."""
+        return replace(self, name=name, a=self.b, b=self.a, expected="better")
 
 
-SAME = Kind("the same flags", BASE, BASE, "same")
+SAME = Kind("nothing: the same flags", STEPS.format(batch=8, ms=50), STEPS.format(batch=8, ms=50), "same")
+SLOWER = Kind("steps 10 % slower", STEPS.format(batch=8, ms=50), STEPS.format(batch=8, ms=55), "worse")
+LONGER = Kind("window of 100 ms instead of 50", WINDOW.format(ms=50), WINDOW.format(ms=100), "worse")
+# Two rows are enough for the trace, and too few for twice its peak.
+SMALLER = Kind(
+    "batch of 2 instead of 8, under a peak",
+    STEPS.format(batch=8, ms=50),
+    STEPS.format(batch=2, ms=50),
+    "worse",
+    rate=3,
+    shape=("--inject-peak", "--peak-width", "500ms", "--peak-at", "30%"),
+)
 CHANGES = (
-    Kind("steps 10 % slower", BASE, BASE.replace("-ms 50", "-ms 55"), "worse"),
-    Kind("batch of 2 instead of 8", BASE, BASE.replace("size 8", "size 2"), "worse", 9),
-    Kind("window of 100 ms instead of 50", WINDOW.format(50), WINDOW.format(100), "worse"),
-    Kind("steps 9 % faster", BASE.replace("-ms 50", "-ms 55"), BASE, "better"),
+    SLOWER,
+    SMALLER,
+    LONGER,
+    SLOWER.turned("steps 9 % faster"),
+    LONGER.turned("window of 50 ms instead of 100"),
 )
 
 
@@ -87,14 +110,14 @@ def serving(flags: str, folder: Path) -> Iterator[str]:
 
 
 def write_sample(path: Path, count: int) -> None:
-    """Bursty arrivals, short prompts, answers of 2 to 11 tokens."""
+    """Bursty arrivals, short prompts, answers of 6 to 15 tokens."""
     rng = np.random.default_rng(4)
     gaps = rng.gamma(0.5, size=count)
     arrivals_ns = (np.cumsum(gaps) / gaps.sum() * RUN_S * 1e9).astype(np.int64)
     given: dict[str, Any] = {
         "arrival_ns": arrivals_ns,
         "input_tokens": rng.integers(4, 24, count),
-        "output_tokens": rng.integers(2, 12, count),
+        "output_tokens": rng.integers(6, 16, count),
     }
     arrays = [
         pa.array(given[field.name], field.type) if field.name in given else pa.nulls(count, field.type)
@@ -111,7 +134,7 @@ def experiment(
     command = [
         *LOADGEN, "ab", str(folder / "trace.parquet"), "--a", urls[0], "--b", urls[1], "--json", "--ignore-eos",
         "--chars-per-token", "1", "--seed", str(number), "--max-pairs", str(max_pairs), "--max-lateness", "1s",
-        "--out-dir", str(folder / "runs"),
+        "--out-dir", str(folder / "runs"), *kind.shape,
     ]  # fmt: skip
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     if done.returncode not in (0, 1, 3):
@@ -120,51 +143,62 @@ def experiment(
     return found
 
 
-def table(kinds: list[tuple[Kind, int]], max_pairs: int, folder: Path) -> list[str]:
-    rows = []
-    for kind, count in kinds:
-        write_sample(folder / "trace.parquet", round(kind.rate * RUN_S))
-        with ExitStack() as stack:
-            urls = (
-                stack.enter_context(serving(kind.a, folder)),
-                stack.enter_context(serving(kind.b, folder)),
-            )
-            found = [experiment(kind, urls, folder, number, max_pairs) for number in range(count)]
-        verdicts = [one["verdict"] for one in found]
-        named: dict[str, int] = {}
-        for one in found:
-            for cell in one["cells"]:
-                if cell["decides"] and cell["verdict"] == kind.expected:
-                    name = f"{cell['metric']} {cell['statistic'] or ''}".strip()
-                    named[name] = named.get(name, 0) + 1
-        counts = " / ".join(str(verdicts.count(v)) for v in ("worse", "better", "same", "inconclusive"))
-        pairs = sorted(len(one["base"]) for one in found)
-        most = sorted(named.items(), key=lambda item: -item[1])[:4]
-        rows.append(
-            f"| {kind.name} | {count} | {counts} | {pairs[len(pairs) // 2]} | "
-            f"{', '.join(f'{name} ({times})' for name, times in most) or '-'} |"
-        )
-        print(rows[-1], flush=True)
-    return rows
+def experiments(kind: Kind, count: int, lanes: int, max_pairs: int, folder: Path) -> list[dict[str, Any]]:
+    """`count` of them, `lanes` at a time, each lane with two servers of its own."""
+    write_sample(folder / "trace.parquet", round(kind.rate * RUN_S))
+    with ExitStack() as stack, ThreadPoolExecutor(lanes) as pool:
+
+        def lane(place: int) -> list[dict[str, Any]]:
+            urls = servers[2 * place], servers[2 * place + 1]
+            return [
+                experiment(kind, urls, folder, number, max_pairs) for number in range(place, count, lanes)
+            ]
+
+        flags = [kind.a, kind.b] * lanes
+        servers = list(pool.map(lambda one: stack.enter_context(serving(one, folder)), flags))
+        return [one for found in pool.map(lane, range(lanes)) for one in found]
+
+
+def row(kind: Kind, found: Sequence[dict[str, Any]]) -> str:
+    verdicts = [one["verdict"] for one in found]
+    counts = " / ".join(str(verdicts.count(v)) for v in ("worse", "better", "same", "inconclusive"))
+    pairs = sorted(len(one["base"]) for one in found)
+    named = Counter(
+        (cell["window"], f"{cell['metric']} {cell['statistic'] or ''}".strip())
+        for one in found
+        for cell in one["cells"]
+        if cell["verdict"] == kind.expected and (cell["decides"] or cell["window"] != "overall")
+    )
+    most = [
+        f"{name}{'' if window == 'overall' else f' @{window}'} ({times})"
+        for (window, name), times in named.most_common(NAMED)
+    ]
+    return f"| {kind.name} | {len(found)} | {counts} | {pairs[len(pairs) // 2]} | {', '.join(most) or '-'} |"
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n", maxsplit=1)[0])
     parser.add_argument("--same", type=int, default=20, help="experiments with nothing changed")
     parser.add_argument("--changed", type=int, default=10, help="experiments of each planted change")
-    parser.add_argument("--max-pairs", type=int, default=16)
+    parser.add_argument("--max-pairs", type=int, default=10)
+    parser.add_argument("--lanes", type=int, default=5, help="experiments at a time")
     parser.add_argument("--only", default="", help="kinds whose name holds this")
     parser.add_argument("--write", type=Path, help="write the table here, as Markdown")
     given = parser.parse_args()
     started_s = time.monotonic()
     kinds = [(SAME, given.same), *((kind, given.changed) for kind in CHANGES)]
-    kinds = [(kind, count) for kind, count in kinds if count and given.only in kind.name]
+    rows = []
     with tempfile.TemporaryDirectory(prefix="loadgen-") as name:
-        rows = table(kinds, given.max_pairs, Path(name))
+        for kind, count in kinds:
+            if count and given.only in kind.name:
+                found = experiments(kind, count, given.lanes, given.max_pairs, Path(name))
+                rows.append(row(kind, found))
+                print(f"{rows[-1]}  {(time.monotonic() - started_s) / 60:.1f} min", flush=True)
     page = PAGE.format(
         same=given.same,
         changed=given.changed,
         max_pairs=given.max_pairs,
+        lanes=given.lanes,
         minutes=(time.monotonic() - started_s) / 60,
         run_s=RUN_S,
         rows="\n".join(rows),
@@ -176,10 +210,11 @@ def main() -> None:
 PAGE = """\
 # `loadgen ab` against real servers
 
-`python benchmarks/compare_experiments.py --same {same} --changed {changed} --max-pairs {max_pairs} --write
-docs/compare-experiments.md` made this page in {minutes:.0f} minutes. Each experiment is the real command: at most
-{max_pairs} pairs of runs of {run_s:.0f} s (6 requests a second; 9 where the batch is smaller), two live servers of
-the tiny model on the same machine as the generator, the default levels of `loadgen ab`.
+`python benchmarks/compare_experiments.py --same {same} --changed {changed} --max-pairs {max_pairs} --lanes {lanes}
+--write docs/compare-experiments.md` made this page in {minutes:.0f} minutes. Each experiment is the real command:
+at most {max_pairs} pairs of runs of {run_s:.0f} s, two live servers of the tiny model on the machine that also
+sends, the default levels of `loadgen ab`; {lanes} experiments ran at a time, so each meets the noise of the others.
+A server's steps take a real sleep, so that a planted change is as large as it says whatever else the machine does.
 
 | what differs | experiments | worse / better / same / inconclusive | median pairs | figures that said so (times) |
 |---|---|---|---|---|
