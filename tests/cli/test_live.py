@@ -55,9 +55,11 @@ def test_in_a_pipe_a_line_tells_it_all_each_five_seconds(capsys: pytest.CaptureF
     )
     assert shown == [
         "6.00 s of 40.00 s  [baseline]  peak-1 in 14.00 s  due 61  sent 50  in flight 6  ok 40  "
-        "rejected 3  failed 1  TTFT p50 20 ms p99 50 ms  latency p50 200 ms p99 300 ms  queued 12  GPU 85%, SMs 20%",
+        "rejected 3  failed 1  TTFT p50 20 ms p99 50 ms  "
+        "latency p50 200 ms p99 300 ms  queued 12  GPU 85%, SMs 20%",
         "12.00 s of 40.00 s  [baseline]  peak-1 in 8.00 s  due 121  sent 50  in flight 6  ok 40  "
-        "rejected 3  failed 1  TTFT p50 20 ms p99 50 ms  latency p50 200 ms p99 300 ms  queued 12  GPU 85%, SMs 20%",
+        "rejected 3  failed 1  TTFT p50 20 ms p99 50 ms  "
+        "latency p50 200 ms p99 300 ms  queued 12  GPU 85%, SMs 20%",
     ]
 
 
