@@ -22,6 +22,7 @@ from loadgen.cli.compare import (
     FailOn,
     GateFile,
     GoodputBounds,
+    Html,
     Junit,
     Margin,
     Markdown,
@@ -50,12 +51,13 @@ from loadgen.replay.secrets import parse_headers, read_key_file, redacted_comman
 from loadgen.replay.target import Timeouts
 from loadgen.replay.template_file import read_template
 from loadgen.replay.worker import Progress
+from loadgen.report.html import require_library
 from loadgen.report.report import build_report, write_report
 from loadgen.trace.parquet import read_trace
 
 _SIDES, _SENDING, _STOPPING, _KEEPING = "The two versions", "Sending", "When to stop", "Keeping"
 # Of a resumed experiment these are taken from the command line; everything else is as it was.
-_ANEW = ("resume", "max_time", "api_key", "api_key_file", "header", "as_json", "markdown", "junit")
+_ANEW = ("resume", "max_time", "api_key", "api_key_file", "header", "as_json", "markdown", "junit", "html")
 _SECRET = ("api_key", "header")
 # Longer runs than this tell less than more of them would.
 _LONG_S = 300.0
@@ -203,6 +205,7 @@ def ab(  # one local a option: the command line is wide, and flat is how it read
     ] = None,
     markdown: Markdown = None,
     junit: Junit = None,
+    html: Html = None,
     as_json: AsJson = False,
 ) -> None:
     """Tell whether version B is worse than A: short runs of one schedule in pairs, in drawn order, until decided.
@@ -212,6 +215,8 @@ def ab(  # one local a option: the command line is wide, and flat is how it read
     Ctrl-C keeps everything, and --resume goes on. Exit code 1: B is worse, or a gate is broken; 3: not decided
     within --max-pairs or --max-time.
     """
+    if html is not None:
+        require_library()
     given = dict(context.params)
     folder = None
     if resume is not None:
@@ -296,7 +301,7 @@ class _Experiment:
         kept = {
             key: str(value) if isinstance(value, Path) else value
             for key, value in self.given.items()
-            if key not in _SECRET and key not in ("resume", "as_json", "markdown", "junit")
+            if key not in _SECRET and key not in ("resume", "as_json", "markdown", "junit", "html")
         }
         kept["trace"] = str(self.trace_path.resolve())
         for side in ("a", "b"):
@@ -354,7 +359,8 @@ def _shown(ended: Ended, given: Mapping[str, Any]) -> int:
     if ended.comparison is None:
         console.note("no pair was run to its end; nothing can be said")
         return int(ExitCode.INCONCLUSIVE)
-    return show(ended.comparison, markdown=given["markdown"], junit=given["junit"], as_json=given["as_json"])
+    forms = {form: given[form] for form in ("markdown", "junit", "html")}
+    return show(ended.comparison, **forms, as_json=given["as_json"])
 
 
 def _tell_kept(folder: AbFolder, ended: Ended) -> None:

@@ -20,6 +20,7 @@ from loadgen.compare.outputs import write_outputs
 from loadgen.compare.terminal import render
 from loadgen.errors import UsageError
 from loadgen.report.goodput import parse_goodput
+from loadgen.report.html import require_library
 
 _JUDGING, _OUTPUT = "How it is judged", "Output"
 
@@ -87,6 +88,10 @@ Markdown = Annotated[
     Path | None, _in(_OUTPUT, "--markdown", metavar="FILE", help="Write it as Markdown too.")
 ]
 Junit = Annotated[Path | None, _in(_OUTPUT, "--junit", metavar="FILE", help="Write it as JUnit XML too.")]
+Html = Annotated[
+    Path | None,
+    _in(_OUTPUT, "--html", metavar="FILE", help="Write it as one page with charts too; it works offline."),
+]
 AsJson = Annotated[bool, _in(_OUTPUT, "--json", help="Print it as JSON on standard output.")]
 
 
@@ -131,6 +136,7 @@ def compare(
     ] = None,
     markdown: Markdown = None,
     junit: Junit = None,
+    html: Html = None,
     as_json: AsJson = False,
 ) -> None:
     """Tell whether a version is worse, from runs of one schedule: better, worse, same, or not to be told.
@@ -139,7 +145,11 @@ def compare(
     the noise of this target is on record; `loadgen ab` makes the runs that are. Exit code 1: worse, or a gate is
     broken; 3: inconclusive; 2: not comparable; 4: a run is invalid.
     """
+    if html is not None:
+        require_library()
     if history_of is not None:
+        if html or markdown or junit:
+            raise UsageError("--history has no such form", hint="--json gives all of it")
         if base or to:
             raise UsageError("--history takes a folder, no runs", hint="loadgen compare --history reports/")
         found = history(read_history(history_of))
@@ -167,12 +177,17 @@ def compare(
                 f"noise from {len(spread)} runs of the base's version in {ours[0].folder.path.parent}"
             )
     comparison = compare_runs(ours, theirs, terms, spread)
-    raise typer.Exit(show(comparison, markdown=markdown, junit=junit, as_json=as_json))
+    raise typer.Exit(show(comparison, markdown=markdown, junit=junit, html=html, as_json=as_json))
 
 
-def show(comparison: Comparison, *, markdown: Path | None, junit: Path | None, as_json: bool) -> int:
+def show(
+    comparison: Comparison, *, markdown: Path | None, junit: Path | None, html: Path | None, as_json: bool
+) -> int:
     """Print and write `comparison`; returns what the verb's exit status should be."""
-    write_outputs(comparison, markdown=markdown, junit=junit)
+    write_outputs(comparison, markdown=markdown, junit=junit, page=html)
+    for path in (markdown, junit, html):
+        if path is not None:
+            console.note(f"written: {path}")
     if as_json:
         console.print_json(comparison.as_json())
     else:

@@ -30,7 +30,7 @@ FORMAT_VERSION = 1
 # Shares are compared by difference; a change of this many is taken for none.
 SHARE_MARGIN = 0.01
 
-# A log ratio or a difference beyond this is no bound at all.
+# A log ratio beyond this is no bound at all; no difference of shares is beyond 1.
 _UNBOUNDED = math.log(1000)
 
 
@@ -59,7 +59,8 @@ class CellResult:
 
     base, candidate: over the twins that succeeded on both sides. base_own, candidate_own: over each side's own
     successes. decides: whether the verdict on the whole stands on it. reason: why there is no verdict, if so.
-    last_change: within the last pair, on the judged scale; NaN where there is none.
+    runs: values of each run of the base and of the candidate, in order of time, NaN where a run has none. changes:
+    within each pair, on the judged scale; none where runs are not paired.
     """
 
     cell: Cell
@@ -70,7 +71,8 @@ class CellResult:
     judged: Judged
     decides: bool
     reason: str | None
-    last_change: float
+    runs: tuple[tuple[float, ...], tuple[float, ...]]
+    changes: tuple[float, ...]
 
     @property
     def verdict(self) -> Verdict:
@@ -81,7 +83,7 @@ class CellResult:
 
         None where it is unknown or beyond all sense, as the bounds are that two runs leave.
         """
-        if math.isnan(value) or abs(value) > _UNBOUNDED:
+        if math.isnan(value) or abs(value) > (_UNBOUNDED if self.cell.is_ratio else 1.0):
             return None
         return math.expm1(value) if self.cell.is_ratio else value
 
@@ -381,7 +383,8 @@ def conclude(
             # What neither side has decides nothing.
             decides=bool(traits.deciding[place]) and not all(np.isnan(side[:, place]).all() for side in own),
             reason=_why_not(shared, place, one),
-            last_change=float(changes[-1, place]) if is_paired else math.nan,
+            runs=(tuple(shared[0][:, place].tolist()), tuple(shared[1][:, place].tolist())),
+            changes=tuple(changes[:, place].tolist()),
         )
         for place, (cell, one) in enumerate(zip(cells, judged, strict=True))
     )

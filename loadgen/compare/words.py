@@ -18,7 +18,7 @@ _WORDS = {
     Verdict.SAME: "same within the margin",
     Verdict.INCONCLUSIVE: "inconclusive",
 }
-_SHORT = {**_WORDS, Verdict.SAME: "same"}
+SHORT = {**_WORDS, Verdict.SAME: "same"}
 _NAMED = 4
 
 
@@ -89,7 +89,7 @@ def row(result: CellResult) -> tuple[str, str, str, str, str, str]:
         value(result.cell, result.candidate),
         change(result, result.judged.change),
         interval(result),
-        _SHORT[result.verdict],
+        SHORT[result.verdict],
     )
 
 
@@ -203,14 +203,14 @@ def _runs(count: int) -> str:
 def last_pair(comparison: Comparison) -> str:
     """The change of each deciding figure within the last pair, in one line."""
     return ", ".join(
-        f"{one.cell.name} {change(one, one.last_change)}" for one in comparison.deciding[:_NAMED]
+        f"{one.cell.name} {change(one, one.changes[-1])}" for one in comparison.deciding[:_NAMED]
     )
 
 
 def so_far(comparison: Comparison) -> str:
     """The running verdict, and how many more pairs would decide."""
     known = [one for one in comparison.deciding if one.reason is None]
-    figures = ", ".join(f"{one.cell.name} {interval(one)} {_SHORT[one.verdict]}" for one in known[:_NAMED])
+    figures = ", ".join(f"{one.cell.name} {interval(one)} {SHORT[one.verdict]}" for one in known[:_NAMED])
     text = headline(comparison) if len(comparison.base) > 1 else "one pair says nothing of the noise"
     parts = [text, figures, more(comparison) or ""]
     return "; ".join(part for part in parts if part)

@@ -145,6 +145,11 @@ def _hash(script: str) -> str:
     return f"'sha256-{base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()}'"
 
 
+def require_library() -> None:
+    """Raises UsageError where the charting library is not installed: before hours of runs, not after."""
+    _library()
+
+
 def _library() -> str:
     try:
         from plotly.offline import get_plotlyjs  # noqa: PLC0415 - an extra

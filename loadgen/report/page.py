@@ -53,7 +53,7 @@ def as_page(report: Report, charts: Sequence[Chart]) -> str:
 def _body(report: Report, charts: Sequence[Chart], figures: Sequence[dict[str, Any]]) -> Iterable[str]:
     yield from html.header(words.title(report))
     yield from _summary(report)
-    yield from html.UNDRAWN
+    yield html.UNDRAWN
     yield from html.section("Figures", _metrics(report))
     for place, (chart, figure) in enumerate(zip(charts, figures, strict=True)):
         zooms = html.zooms(chart.shaded) if place == 0 and isinstance(chart, LineChart) else ()
