@@ -64,8 +64,8 @@ class Figures:
 
 
 @contextmanager
-def fast_server(folder: Path, load: Load) -> Iterator[tuple[str, Path]]:
-    """The server in a process of its own; its receipts are complete when the context has ended."""
+def fast_server(folder: Path, load: Load, core: int | None = None) -> Iterator[tuple[str, Path]]:
+    """The server in a process of its own, on `core`; its receipts are complete when the context has ended."""
     ready, log = folder / "url.txt", folder / "receipts.npy"
     ready.unlink(missing_ok=True)
     process = subprocess.Popen(
@@ -78,6 +78,7 @@ def fast_server(folder: Path, load: Load) -> Iterator[tuple[str, Path]]:
             str(log),
             "--ready-file",
             str(ready),
+            *([] if core is None else ["--core", str(core)]),
         ]
     )
     try:
