@@ -18,6 +18,23 @@ FLOW = (
 WORLD = {"httpx", "asyncio", "typer", "rich", "time"}
 # Modules that decide or compute. A new one belongs here unless the world begins in it.
 PURE = (
+    "loadgen/compare/cell.py",
+    "loadgen/compare/change_points.py",
+    "loadgen/compare/charts.py",
+    "loadgen/compare/comparability.py",
+    "loadgen/compare/estimate.py",
+    "loadgen/compare/family.py",
+    "loadgen/compare/gate.py",
+    "loadgen/compare/judgement.py",
+    "loadgen/compare/junit.py",
+    "loadgen/compare/laws.py",
+    "loadgen/compare/markdown.py",
+    "loadgen/compare/page.py",
+    "loadgen/compare/run_values.py",
+    "loadgen/compare/spending.py",
+    "loadgen/compare/verdict.py",
+    "loadgen/compare/where.py",
+    "loadgen/compare/words.py",
     "loadgen/content_hash.py",
     "loadgen/durations.py",
     "loadgen/errors.py",

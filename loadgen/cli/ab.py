@@ -15,6 +15,7 @@ from typing import Annotated, Any
 import typer
 
 from loadgen.cli import console
+from loadgen.cli import sending_options as sending
 from loadgen.cli import shape_options as options
 from loadgen.cli.compare import (
     Alpha,
@@ -46,7 +47,6 @@ from loadgen.plan.prompts import CHARS_PER_TOKEN
 from loadgen.plan.schedule import Schedule
 from loadgen.plan.summary import summarise
 from loadgen.plan.token_prompts import prompts_for
-from loadgen.replay.dialects import DIALECT_NAMES
 from loadgen.replay.secrets import parse_headers, read_key_file, redacted_command
 from loadgen.replay.target import Timeouts
 from loadgen.replay.template_file import read_template
@@ -57,8 +57,19 @@ from loadgen.trace.parquet import read_trace
 
 _SIDES, _SENDING, _STOPPING, _KEEPING = "The two versions", "Sending", "When to stop", "Keeping"
 # Of a resumed experiment these are taken from the command line; everything else is as it was.
-_ANEW = ("resume", "max_time", "api_key", "api_key_file", "header", "as_json", "markdown", "junit", "html")
-_SECRET = ("api_key", "header")
+_ANEW = (
+    "resume",
+    "max_time",
+    "api_key",
+    "api_key_file",
+    "header",
+    "proxy",
+    "as_json",
+    "markdown",
+    "junit",
+    "html",
+)
+_SECRET = ("api_key", "header", "proxy")
 # Longer runs than this tell less than more of them would.
 _LONG_S = 300.0
 
@@ -87,32 +98,16 @@ def ab(  # one local a option: the command line is wide, and flat is how it read
     ready_within: Annotated[
         str, _in(_SIDES, "--ready-within", metavar="TIME", help="A command's server must be up by then.")
     ] = "10m",
-    model: Annotated[
-        str | None, _in(_SIDES, "--model", help="Model to ask for. Default: the only one that is served.")
-    ] = None,
-    endpoint_type: Annotated[
-        str, _in(_SIDES, "--endpoint-type", "--dialect", help=f"What to call: {', '.join(DIALECT_NAMES)}.")
-    ] = "chat",
-    template: Annotated[
-        Path | None,
-        _in(_SIDES, "--template", help="TOML or JSON that says how to ask and read (endpoint type generic)."),
-    ] = None,
-    api_key: Annotated[
-        str | None,
-        _in(
-            _SIDES, "--api-key", envvar="LOADGEN_API_KEY", help="Bearer token; better by environment or file."
-        ),
-    ] = None,
-    api_key_file: Annotated[
-        Path | None, _in(_SIDES, "--api-key-file", help="File that holds the bearer token.")
-    ] = None,
-    header: Annotated[
-        list[str] | None,
-        _in(_SIDES, "--header", "-H", help="Further header, 'Name: value'; may be given again."),
-    ] = None,
-    insecure: Annotated[
-        bool, _in(_SIDES, "--insecure", help="Do not check the server's TLS certificate.")
-    ] = False,
+    model: sending.Model = None,
+    endpoint_type: sending.EndpointType = "chat",
+    template: sending.Template = None,
+    api_key: sending.ApiKey = None,
+    api_key_file: sending.ApiKeyFile = None,
+    header: sending.Header = None,
+    cert: sending.Cert = None,
+    cert_key: sending.CertKey = None,
+    proxy: sending.Proxy = None,
+    insecure: sending.Insecure = False,
     start: options.Start = None,
     duration: options.Duration = None,
     end: options.End = None,
@@ -143,28 +138,23 @@ def ab(  # one local a option: the command line is wide, and flat is how it read
     max_output: options.MaxOutput = None,
     tokenizer: options.TokenizerPath = None,
     seed: options.Seed = 0,
-    stream: Annotated[
-        bool | None, _in(_SENDING, "--stream/--no-stream", help="Default: as recorded; else a stream.")
-    ] = None,
-    ignore_eos: Annotated[
-        bool, _in(_SENDING, "--ignore-eos", help="Ask for exactly the planned answer length.")
-    ] = False,
-    chars_per_token: Annotated[
-        int,
-        _in(
-            _SENDING,
-            "--chars-per-token",
-            min=1,
-            help="Prompt characters for each planned token; 1 for the bundled server.",
-        ),
-    ] = CHARS_PER_TOKEN,
-    workers: Annotated[int, _in(_SENDING, "--workers", min=1, help="Sending processes.")] = 1,
-    realtime: Annotated[
-        bool,
-        _in(_SENDING, "--realtime", help="Send before ordinary processes run; needs root or CAP_SYS_NICE."),
-    ] = False,
-    timeout: Annotated[str, _in(_SENDING, "--timeout", help="From send to end; or none.")] = "10m",
-    drain: Annotated[str, _in(_SENDING, "--drain", help="After the last planned send of a run.")] = "60s",
+    stream: sending.Stream = None,
+    ignore_eos: sending.IgnoreEos = False,
+    sessions: sending.Sessions = "planned",
+    warmup_requests: sending.WarmupRequests = 0,
+    retries: sending.Retries = 0,
+    chars_per_token: sending.CharsPerToken = CHARS_PER_TOKEN,
+    workers: sending.Workers = 1,
+    transport: sending.Transport = "fast",
+    reuse: sending.Reuse = True,
+    http2: sending.Http2 = False,
+    realtime: sending.Realtime = False,
+    max_concurrency: sending.MaxConcurrency = None,
+    timeout: sending.Timeout = "10m",
+    timeout_connect: sending.TimeoutConnect = "10s",
+    timeout_first_token: sending.TimeoutFirstToken = None,
+    timeout_gap: sending.TimeoutGap = None,
+    drain: sending.Drain = "60s",
     max_lateness: MaxLateness = None,
     max_pairs: Annotated[
         int,
@@ -247,7 +237,14 @@ class _Experiment:
         }
         key_file = given["api_key_file"]
         key = read_key_file(Path(key_file)) if key_file else given["api_key"]
-        timeout_s = None if given["timeout"].lower() == "none" else _above_0_s(given["timeout"], "--timeout")
+        sending.check_transport(
+            given["transport"],
+            given["proxy"],
+            http2=given["http2"],
+            cert_key=_path(given["cert_key"]),
+            cert=_path(given["cert"]),
+        )
+        sending.check_sessions(given["sessions"])
         self.ready_within_s = _above_0_s(given["ready_within"], "--ready-within")
         self.max_time_s = None if given["max_time"] is None else _above_0_s(given["max_time"], "--max-time")
         self.criteria = criteria_from(
@@ -282,11 +279,25 @@ class _Experiment:
             endpoint_type=given["endpoint_type"],
             template=read_template(Path(given["template"])) if given["template"] else None,
             model=given["model"],
-            headers=parse_headers(given["header"] or (), key),
-            verify_tls=not given["insecure"],
+            access=sending.access_from(
+                headers=parse_headers(given["header"] or (), key),
+                cert=_path(given["cert"]),
+                cert_key=_path(given["cert_key"]),
+                **{name: given[name] for name in ("insecure", "proxy", "http2", "reuse")},
+            ),
             stream=given["stream"],
             ignore_eos=given["ignore_eos"],
-            timeouts=Timeouts(total_s=timeout_s),
+            timeouts=Timeouts(
+                connect_s=parse_duration_s(given["timeout_connect"], option="--timeout-connect"),
+                first_token_s=sending.limit_s(given["timeout_first_token"], "--timeout-first-token"),
+                gap_s=sending.limit_s(given["timeout_gap"], "--timeout-gap"),
+                total_s=sending.limit_s(given["timeout"], "--timeout"),
+            ),
+            max_concurrency=given["max_concurrency"],
+            transport=given["transport"],
+            retries=given["retries"],
+            sessions_wait=given["sessions"] == "wait",
+            warmup_requests=given["warmup_requests"],
             drain_s=parse_duration_s(given["drain"], option="--drain"),
             realtime=given["realtime"],
             workers=given["workers"],
@@ -416,6 +427,11 @@ def _without_secrets(text: str) -> str:
         return text
     hidden = redacted_command(found)
     return text if list(hidden) == found else shlex.join(hidden)
+
+
+def _path(text: str | Path | None) -> Path | None:
+    """Of an option, which a resumed experiment has as text."""
+    return None if text is None else Path(text)
 
 
 def _above_0_s(text: str, option: str) -> float:

@@ -37,6 +37,7 @@ from loadgen.plan.planner import plan
 from loadgen.plan.prompts import CHARS_PER_TOKEN, PromptMaker
 from loadgen.plan.schedule import Schedule
 from loadgen.plan.shape import Shape
+from loadgen.replay.reach import Access
 from loadgen.replay.secrets import parse_headers, read_key_file, redacted_command
 from loadgen.replay.target import Timeouts
 from loadgen.replay.template_file import read_template
@@ -239,8 +240,9 @@ class Bench:
             endpoint_type=self.send["endpoint_type"],
             template=read_template(Path(self.send["template"])) if self.send["template"] else None,
             model=self.send["model"],
-            headers=parse_headers(given["header"] or (), key),
-            verify_tls=not self.send["insecure"],
+            access=Access(
+                headers=parse_headers(given["header"] or (), key), verify_tls=not self.send["insecure"]
+            ),
             stream=self.send["stream"],
             ignore_eos=self.send["ignore_eos"],
             timeouts=Timeouts(

@@ -12,6 +12,7 @@ from typing import Annotated, Any
 import typer
 
 from loadgen.cli import console
+from loadgen.cli import sending_options as sending
 from loadgen.cli import shape_options as options
 from loadgen.cli.calibrate import compare_with_calibration
 from loadgen.cli.live import LiveDisplay
@@ -26,16 +27,14 @@ from loadgen.plan.summary import summarise
 from loadgen.plan.token_prompts import prompts_for
 from loadgen.replay.consent import refuse_without_consent
 from loadgen.replay.descriptors import least_connections, refuse_beyond_descriptors
-from loadgen.replay.dialects import DIALECT_NAMES, dialect_named
-from loadgen.replay.httpx_transport import has_http2
+from loadgen.replay.dialects import dialect_named
 from loadgen.replay.payloads import Asking
-from loadgen.replay.reach import Access, metrics_transport, reach
+from loadgen.replay.reach import metrics_transport, reach
 from loadgen.replay.retry import RetryPolicy
 from loadgen.replay.run import Run, execute
 from loadgen.replay.run_folder import RunFolder
 from loadgen.replay.secrets import (
     parse_headers,
-    parse_proxy,
     read_key_file,
     redacted_command,
     secrets_in,
@@ -44,7 +43,6 @@ from loadgen.replay.secrets import (
 from loadgen.replay.served_target import served_target
 from loadgen.replay.target import Timeouts, parse_url
 from loadgen.replay.template_file import read_template
-from loadgen.replay.transport import TRANSPORT_NAMES
 from loadgen.replay.worker import WorkerSettings
 from loadgen.telemetry.probes import probes_for
 from loadgen.trace.parquet import read_trace
@@ -72,52 +70,20 @@ def replay(  # one local a option: the command line is wide, and flat is how it 
             help="Start the bundled server for this run, with these flags.",
         ),
     ] = None,
-    model: Annotated[
-        str | None, _in(_TARGET, "--model", help="Model to ask for. Default: the only one that is served.")
-    ] = None,
-    endpoint_type: Annotated[
-        str,
-        _in(_TARGET, "--endpoint-type", "--dialect", help=f"What to call: {', '.join(DIALECT_NAMES)}."),
-    ] = "chat",
-    template: Annotated[
-        Path | None,
-        _in(
-            _TARGET, "--template", help="TOML or JSON that says how to ask and read (endpoint type generic)."
-        ),
-    ] = None,
-    api_key: Annotated[
-        str | None,
-        _in(
-            _TARGET,
-            "--api-key",
-            envvar="LOADGEN_API_KEY",
-            help="Bearer token; better by environment or file.",
-        ),
-    ] = None,
-    api_key_file: Annotated[
-        Path | None, _in(_TARGET, "--api-key-file", help="File that holds the bearer token.")
-    ] = None,
-    header: Annotated[
-        list[str] | None,
-        _in(_TARGET, "--header", "-H", help="Further header, 'Name: value'; may be given again."),
-    ] = None,
+    model: sending.Model = None,
+    endpoint_type: sending.EndpointType = "chat",
+    template: sending.Template = None,
+    api_key: sending.ApiKey = None,
+    api_key_file: sending.ApiKeyFile = None,
+    header: sending.Header = None,
     unix_socket: Annotated[
         Path | None,
         _in(_TARGET, "--unix-socket", help="Connect to this socket; --url unix:/PATH does the same."),
     ] = None,
-    cert: Annotated[Path | None, _in(_TARGET, "--cert", help="Client certificate (PEM).")] = None,
-    cert_key: Annotated[
-        Path | None, _in(_TARGET, "--cert-key", help="Its key, where that has a file of its own.")
-    ] = None,
-    proxy: Annotated[
-        str | None,
-        _in(
-            _TARGET, "--proxy", help="Through this proxy (--transport httpx); those of the shell are ignored."
-        ),
-    ] = None,
-    insecure: Annotated[
-        bool, _in(_TARGET, "--insecure", help="Do not check the server's TLS certificate.")
-    ] = False,
+    cert: sending.Cert = None,
+    cert_key: sending.CertKey = None,
+    proxy: sending.Proxy = None,
+    insecure: sending.Insecure = False,
     start: options.Start = None,
     duration: options.Duration = None,
     end: options.End = None,
@@ -148,89 +114,29 @@ def replay(  # one local a option: the command line is wide, and flat is how it 
     max_output: options.MaxOutput = None,
     tokenizer: options.TokenizerPath = None,
     seed: options.Seed = 0,
-    stream: Annotated[
-        bool | None,
-        _in(
-            _SENDING, "--stream/--no-stream", help="Default: as recorded; a stream where the trace is silent."
-        ),
-    ] = None,
-    ignore_eos: Annotated[
-        bool,
-        _in(
-            _SENDING,
-            "--ignore-eos",
-            help="Ask for exactly the planned answer length (ignore_eos, min_tokens).",
-        ),
-    ] = False,
-    sessions: Annotated[
-        str,
-        _in(_SENDING, "--sessions", help="planned, or wait: a turn leaves once the one before it has ended."),
-    ] = "planned",
-    warmup_requests: Annotated[
-        int,
-        _in(
-            _SENDING,
-            "--warmup-requests",
-            min=0,
-            help="Sent one after another before the start, in no figure.",
-        ),
-    ] = 0,
-    retries: Annotated[
-        int,
-        _in(_SENDING, "--retries", min=0, help="Send a rejected request (429, 503) again, so many times."),
-    ] = 0,
-    chars_per_token: Annotated[
-        int,
-        _in(
-            _SENDING,
-            "--chars-per-token",
-            min=1,
-            help="Prompt characters for each planned token; 1 for the bundled server.",
-        ),
-    ] = CHARS_PER_TOKEN,
-    workers: Annotated[int, _in(_SENDING, "--workers", min=1, help="Sending processes.")] = 1,
-    transport: Annotated[
-        str,
-        _in(_SENDING, "--transport", help="fast (HTTP/1.1), or httpx: HTTP/2, proxies, at a lower top rate."),
-    ] = "fast",
-    reuse: Annotated[
-        bool,
-        _in(_SENDING, "--reuse/--no-reuse", help="Keep connections, or open one for each request."),
-    ] = True,
-    http2: Annotated[
-        bool,
-        _in(_SENDING, "--http2", help="HTTP/2 only, also without TLS (--transport httpx)."),
-    ] = False,
-    realtime: Annotated[
-        bool,
-        _in(_SENDING, "--realtime", help="Send before ordinary processes run; needs root or CAP_SYS_NICE."),
-    ] = False,
+    stream: sending.Stream = None,
+    ignore_eos: sending.IgnoreEos = False,
+    sessions: sending.Sessions = "planned",
+    warmup_requests: sending.WarmupRequests = 0,
+    retries: sending.Retries = 0,
+    chars_per_token: sending.CharsPerToken = CHARS_PER_TOKEN,
+    workers: sending.Workers = 1,
+    transport: sending.Transport = "fast",
+    reuse: sending.Reuse = True,
+    http2: sending.Http2 = False,
+    realtime: sending.Realtime = False,
     yes: Annotated[
         bool,
         _in(
             _SENDING, "--yes", help="Send more than 50 requests a second to a public address without asking."
         ),
     ] = False,
-    max_concurrency: Annotated[
-        int | None,
-        _in(
-            _SENDING,
-            "--max-concurrency",
-            min=1,
-            help="Cap on requests in flight; off, since it ends open loop.",
-        ),
-    ] = None,
-    timeout: Annotated[str, _in(_WAITING, "--timeout", help="From send to end; or none.")] = "10m",
-    timeout_connect: Annotated[str, _in(_WAITING, "--timeout-connect", help="To open a connection.")] = "10s",
-    timeout_first_token: Annotated[
-        str | None, _in(_WAITING, "--timeout-first-token", help="From send to first token. Default: none.")
-    ] = None,
-    timeout_gap: Annotated[
-        str | None, _in(_WAITING, "--timeout-gap", help="Between two reads of a stream. Default: none.")
-    ] = None,
-    drain: Annotated[
-        str, _in(_WAITING, "--drain", help="After the last planned send; what still runs is unfinished.")
-    ] = "60s",
+    max_concurrency: sending.MaxConcurrency = None,
+    timeout: sending.Timeout = "10m",
+    timeout_connect: sending.TimeoutConnect = "10s",
+    timeout_first_token: sending.TimeoutFirstToken = None,
+    timeout_gap: sending.TimeoutGap = None,
+    drain: sending.Drain = "60s",
     abort_after: Annotated[
         str | None,
         _in(
@@ -281,7 +187,7 @@ def replay(  # one local a option: the command line is wide, and flat is how it 
         )
     socket_path = None if unix_socket is None else str(unix_socket.absolute())
     checked_url = None if url is None else parse_url(url, unix_socket=socket_path)
-    _check_transport(transport, proxy, http2=http2, cert_key=cert_key, cert=cert)
+    sending.check_transport(transport, proxy, http2=http2, cert_key=cert_key, cert=cert)
     read_from = read_template(template) if template else None
     dialect = dialect_named(endpoint_type, read_from)
     if ignore_eos and not dialect.can_force_length:
@@ -292,13 +198,12 @@ def replay(  # one local a option: the command line is wide, and flat is how it 
     headers = parse_headers(header or (), read_key_file(api_key_file) if api_key_file else api_key)
     timeouts = Timeouts(
         connect_s=parse_duration_s(timeout_connect, option="--timeout-connect"),
-        first_token_s=_limit_s(timeout_first_token, "--timeout-first-token"),
-        gap_s=_limit_s(timeout_gap, "--timeout-gap"),
-        total_s=_limit_s(timeout, "--timeout"),
+        first_token_s=sending.limit_s(timeout_first_token, "--timeout-first-token"),
+        gap_s=sending.limit_s(timeout_gap, "--timeout-gap"),
+        total_s=sending.limit_s(timeout, "--timeout"),
     )
-    abort_after_s = _limit_s(abort_after, "--abort-after")
-    if sessions not in ("planned", "wait"):
-        raise UsageError(f"--sessions is {sessions!r}", hint="give planned or wait")
+    abort_after_s = sending.limit_s(abort_after, "--abort-after")
+    sending.check_sessions(sessions)
     drain_s = parse_duration_s(drain, option="--drain")
     criteria = criteria_from(slo=slo, max_error_rate=max_error_rate, max_lateness=max_lateness)
     read = read_trace(trace)
@@ -312,12 +217,13 @@ def replay(  # one local a option: the command line is wide, and flat is how it 
 
     with served_target(serve) if serve is not None else nullcontext(url) as served_url:
         where = checked_url or parse_url(str(served_url))
-        access = Access(
+        access = sending.access_from(
             headers=headers,
-            verify_tls=not insecure,
-            client_cert=None if cert is None else (str(cert), str(cert_key) if cert_key else None),
-            proxy=None if proxy is None else parse_proxy(proxy),
-            http2_only=http2,
+            insecure=insecure,
+            cert=cert,
+            cert_key=cert_key,
+            proxy=proxy,
+            http2=http2,
             reuse=reuse,
         )
         reached = reach(where, access, model=model, needs_model=dialect.needs_model)
@@ -403,32 +309,6 @@ def _show_warmup(facts: dict[str, Any] | None) -> None:
         first, median = facts["first_latency_s"], facts["median_latency_s"]
         times = "" if first is None else f"; first {format_duration(first)}, median {format_duration(median)}"
         console.note(f"warm-up: {ended}{times}; in no figure")
-
-
-def _check_transport(
-    transport: str, proxy: str | None, *, http2: bool, cert: Path | None, cert_key: Path | None
-) -> None:
-    if transport not in TRANSPORT_NAMES:
-        raise UsageError(f"--transport is {transport!r}", hint=f"give one of: {', '.join(TRANSPORT_NAMES)}")
-    if transport == "fast" and (http2 or proxy is not None):
-        raise UsageError(
-            f"--transport fast knows no {'HTTP/2' if http2 else 'proxies'}",
-            hint="give --transport httpx, too",
-        )
-    if http2 and not has_http2():
-        raise UsageError("--http2 needs the package h2", hint="pip install 'loadgen[http2]'")
-    if cert_key is not None and cert is None:
-        raise UsageError("--cert-key is given without --cert", hint="give the certificate, too")
-
-
-def _limit_s(text: str | None, option: str) -> float | None:
-    """Seconds of a limit; `none` lifts it."""
-    if text is None or text.lower() == "none":
-        return None
-    limit_s = parse_duration_s(text, option=option)
-    if limit_s <= 0:
-        raise UsageError(f"{option} is {text}", hint="give a time above 0, or none")
-    return limit_s
 
 
 def _kept_options(context: typer.Context) -> dict[str, Any]:

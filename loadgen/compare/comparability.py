@@ -22,6 +22,10 @@ _SETTINGS: dict[str, Any] = {
     "template": None,
     "transport": "fast",
     "http2": False,
+    "reuse": True,
+    "sessions": "planned",
+    "retries": 0,
+    "warmup_requests": 0,
 }
 # Facts of a target that differ from start to start and say nothing.
 _VOLATILE = ("pid", "uptime", "started", "time")

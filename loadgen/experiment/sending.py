@@ -15,9 +15,10 @@ from loadgen.replay.dialects import dialect_named
 from loadgen.replay.dialects.template import Template
 from loadgen.replay.payloads import Asking
 from loadgen.replay.reach import Access, metrics_transport, reach
+from loadgen.replay.retry import RetryPolicy
 from loadgen.replay.run import Run, execute
 from loadgen.replay.run_folder import RunFolder
-from loadgen.replay.secrets import secrets_in
+from loadgen.replay.secrets import secrets_in, secrets_in_proxy
 from loadgen.replay.target import Timeouts, parse_url
 from loadgen.replay.worker import Progress, WorkerSettings
 from loadgen.telemetry.probes import probes_for
@@ -44,12 +45,16 @@ class Sending:
     endpoint_type: str = "chat"
     template: Template | None = None
     model: str | None = None
-    headers: tuple[tuple[str, str], ...] = field(default=(), repr=False)
-    verify_tls: bool = True
+    access: Access = field(default_factory=Access)
     stream: bool | None = None
     ignore_eos: bool = False
     timeouts: Timeouts = field(default_factory=Timeouts)
     drain_s: float = 60.0
+    max_concurrency: int | None = None
+    transport: str = "fast"
+    retries: int = 0
+    sessions_wait: bool = False
+    warmup_requests: int = 0
     realtime: bool = False
     workers: int = 1
     seed: int = 0
@@ -63,8 +68,7 @@ class Sending:
     def run(self, url: str, sent: Sent, on_progress: Callable[[Progress], None]) -> tuple[RunFolder, Ending]:
         """Send it to `url`, which is up. Raises TargetError when nobody answers there."""
         dialect = dialect_named(self.endpoint_type, self.template)
-        access = Access(headers=self.headers, verify_tls=self.verify_tls)
-        reached = reach(parse_url(url), access, model=self.model, needs_model=dialect.needs_model)
+        reached = reach(parse_url(url), self.access, model=self.model, needs_model=dialect.needs_model)
         run = Run(
             name=sent.name,
             out_dir=sent.out_dir,
@@ -77,11 +81,24 @@ class Sending:
                 timeouts=self.timeouts,
                 realtime=self.realtime,
                 drain_s=self.drain_s,
-                secrets=secrets_in(self.headers),
+                max_concurrency=self.max_concurrency,
+                transport=self.transport,
+                retries=RetryPolicy(self.retries),
+                sessions_wait=self.sessions_wait,
+                secrets=(*secrets_in(self.access.headers), *secrets_in_proxy(self.access.proxy)),
             ),
-            asking=Asking(self.endpoint_type, reached.model, "", self.stream, self.ignore_eos, self.template),
+            asking=Asking(
+                self.endpoint_type,
+                reached.model,
+                "",
+                self.stream,
+                self.ignore_eos,
+                self.template,
+                self.sessions_wait,
+            ),
             prompts=self.prompts,
             num_workers=self.workers,
+            num_warmup=self.warmup_requests,
             target_facts=reached.facts,
             command=sent.command,
             options=sent.options,

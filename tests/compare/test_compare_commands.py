@@ -10,15 +10,20 @@ import sys
 import time
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 from xml.etree import ElementTree as ET
 
 import pytest
+import typer
 
 from loadgen.cli.compare import spread_to
+from loadgen.cli.main import VERBS, make_app
 from loadgen.testing import FakeTarget, chat_stream
 from support import command, traces
 from support import compared_runs as sides
+from support.proxy import ForwardProxy
 
+WHOLE: Any = typer.main.get_command(make_app(VERBS))
 SHORT = ("--max-lateness", "10s", "--ignore-eos")
 
 
@@ -52,13 +57,14 @@ def test_one_run_a_side_is_exit_code_3(slower: tuple[list[Path], list[Path]]) ->
 
 
 def test_json_markdown_and_junit_tell_the_same(slower: tuple[list[Path], list[Path]], tmp_path: Path) -> None:
-    files = (tmp_path / "c.md", tmp_path / "c.xml")
+    files = (tmp_path / "c.md", tmp_path / "c.xml", tmp_path / "c.html")
     gate = ("--fail-on", "latency p50 > +5%", "--fail-on", "error_rate > +50%")
-    ran = compare(*slower, "--json", "--markdown", files[0], "--junit", files[1], *gate)
+    ran = compare(*slower, "--json", "--markdown", files[0], "--junit", files[1], "--html", files[2], *gate)
     assert ran.returncode == 1, ran.stderr
     document = json.loads(ran.stdout, parse_constant=pytest.fail)
     assert [gate["state"] for gate in document["gates"]] == ["broken", "held"]
     assert files[0].read_text().startswith("### loadgen: GATE BROKEN: latency p50 \\> +5%")
+    assert "GATE BROKEN: latency p50 &gt; +5%" in files[2].read_text()
     suite = ET.parse(files[1]).getroot()
     assert (suite.get("tests"), suite.get("failures"), suite.get("skipped")) == ("2", "1", "0")
 
@@ -214,9 +220,34 @@ def test_ab_keeps_no_secret(tmp_path: Path) -> None:
         assert "sk-secret-1" not in path.read_text(), path
 
 
+def test_ab_sends_as_replay_does(tmp_path: Path) -> None:
+    with FakeTarget(lambda _: chat_stream(3)) as target, ForwardProxy() as proxy:
+        secret = proxy.url.replace("http://", "http://user:pass-word-1@")
+        options = ("--transport", "httpx", "--proxy", secret, "--warmup-requests", "1", "--timeout-gap", "9s")
+        out = tmp_path / "out"
+        ran = ab(trace(tmp_path), target.url, target.url, out, "--max-pairs", "2", *options)
+    assert ran.returncode in (0, 1, 3), ran.stderr
+    assert sum(method == "POST" for method, _ in proxy.asked_for) == len(target.requests) == 4 * (15 + 1)
+    assert "pass-word-1" not in ran.stdout + ran.stderr
+    for path in out.rglob("*.json"):
+        assert "pass-word-1" not in path.read_text(), path
+    settings = json.loads((folder_in(out) / "ab.json").read_text())["settings"]["options"]
+    assert (settings["transport"], settings["timeout_gap"]) == ("httpx", "9s")
+
+
+def test_ab_has_every_option_of_how_replay_sends() -> None:
+    parameters = {verb: {one.name for one in WHOLE.commands[verb].params} for verb in ("replay", "ab")}
+    # Of one server, of one run, or of who watches it.
+    of_replay = {"url", "serve", "unix_socket", "slo", "max_error_rate", "server_metrics", "gpu_telemetry"}
+    of_replay |= {"abort_after", "yes", "ray"}
+    assert parameters["replay"] - parameters["ab"] - of_replay == set()
+
+
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
+        (("--a", "http://h:1", "--b", "http://h:1", "--proxy", "http://p:1"), "give --transport httpx"),
+        (("--a", "http://h:1", "--b", "http://h:1", "--sessions", "x"), "--sessions is 'x'"),
         (("--a", "http://h:1"), "give a trace, --a and --b"),
         (("--a", "http://h:1", "--b", "server --port 1"), "command without {port}"),
         (("--resume", "."), "takes no TRACE"),
