@@ -27,8 +27,8 @@ _PANELS: tuple[tuple[str, str, tuple[tuple[str, str], ...]], ...] = (
         "requests",
         (
             ("in_flight", "in flight"),
-            ("server_running", "running on the server"),
-            ("server_waiting", "waiting on the server"),
+            ("server_running", "server running"),
+            ("server_waiting", "server waiting"),
         ),
     ),
     ("Batch size", "rows", (("batch", "mean batch"),)),
@@ -45,8 +45,10 @@ _PANELS: tuple[tuple[str, str, tuple[tuple[str, str], ...]], ...] = (
         (
             ("gpu_active", "GPU: any kernel ran"),
             ("gpu_sm_active", "GPU: SMs active"),
-            ("kv_cache", "KV cache used"),
-            ("host_cpu", "CPU of the sending host"),
+            ("engine_active", "server in steps"),
+            ("engine_kernel", "computing"),
+            ("kv_cache", "KV cache"),
+            ("host_cpu", "sender CPU"),
         ),
     ),
     ("GPU power", "W", (("gpu_power_w", "power"),)),

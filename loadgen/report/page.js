@@ -45,6 +45,14 @@
         };
       }
     }
+    // A narrow screen has no room for names beside a panel's title: they go below it, smaller.
+    const isNarrow = window.innerWidth < 600;
+    for (const name of Object.keys(layout)) {
+      if (isNarrow && /^legend\d*$/.test(name)) {
+        const title = layout[name].title;
+        layout[name] = { ...layout[name], font: { size: 9 }, ...(title && { title: { ...title, side: "top", font: { size: 11 } } }) };
+      }
+    }
     layout.shapes = (layout.shapes || []).map((shape) => ({ ...shape, fillcolor: set.shade }));
     return {
       data,

@@ -43,6 +43,13 @@ GAUGES = {
     GPU_CLOCK: "gpu_clock_hz",
     HOST_CPU: "host_cpu",
 }
+# Counters of the bundled server, whose growth a second is a share of the time.
+COUNTERS = {
+    "loadgen_target:step_busy_seconds_total": "engine_active",
+    "loadgen_target:kernel_seconds_total": "engine_kernel",
+}
+# A reading is the state until the next one, but not for ever.
+_HOLDS_S = 1.0
 _QUEUE_MOMENTS = ("parsed", "pre_start", "enqueued", "exec_start", "finished")
 
 Series = list[float | None]
@@ -56,7 +63,8 @@ class Timeline:
     series: offered, sent, served, failed (requests a second); tokens (a second, by arrival); in_flight (mean
     over the bin); latency_p50, latency_p99, ttft_p50 (s, by planned moment); queue_share and batch (mean rows), of
     the answers planned in it whose server tells stages; server_waiting, server_running,
-    kv_cache (share) and readings of devices and host, means over the bin and over devices.
+    kv_cache (share) and readings of devices and host, means over the bin and over devices, which hold for 1 s until
+    the next; engine_active, engine_kernel (shares of the time that the server was in steps, and computing in them).
     """
 
     bin_s: float
@@ -173,8 +181,36 @@ def _gauges(telemetry: pa.Table, edges: Floats) -> dict[str, Series]:
         if mask.any():
             counts, _ = np.histogram(moments[mask], edges)
             sums, _ = np.histogram(moments[mask], edges, weights=values[mask])
-            series[name] = [float(s / c) if c else None for s, c in zip(sums, counts, strict=True)]
+            means = [float(s / c) if c else None for s, c in zip(sums, counts, strict=True)]
+            series[name] = _held(means, float(edges[1] - edges[0]))
+    for source, name in COUNTERS.items():
+        mask = np.asarray(names == source, dtype=bool) & np.isfinite(values)
+        if mask.sum() > 1:
+            series[name] = _growth(moments[mask], values[mask], edges)
     return series
+
+
+def _held(means: Series, bin_s: float) -> Series:
+    """A reading holds until the next one, for 1 s at most."""
+    held: Series = []
+    age = 0
+    for mean in means:
+        age = 0 if mean is not None else age + 1
+        held.append(mean if mean is not None or not held or age * bin_s > _HOLDS_S else held[-1])
+    return held
+
+
+def _growth(moments: Floats, values: Floats, edges: Floats) -> Series:
+    """Growth a second of a counter within each bin, evenly spread between its readings; None outside of them."""
+    order = np.argsort(moments, kind="stable")
+    moments, steps = moments[order], np.diff(values[order])
+    # A counter that fell began anew at 0.
+    grown = np.concatenate([[0.0], np.cumsum(np.where(steps < 0, values[order][1:], steps))])
+    at_edges = np.interp(edges, moments, grown)
+    inside = (edges[:-1] < moments[-1]) & (edges[1:] > moments[0])
+    lengths = np.minimum(edges[1:], moments[-1]) - np.maximum(edges[:-1], moments[0])
+    rates = np.diff(at_edges) / np.where(inside, lengths, 1.0)
+    return [float(rate) if is_in else None for rate, is_in in zip(rates, inside, strict=True)]
 
 
 def _label(windows: Sequence[Window], start_s: float, end_s: float) -> str:

@@ -13,6 +13,7 @@ import pytest
 from loadgen.plan.schedule import Window
 from loadgen.report.observations import Observations
 from loadgen.report.timeline import Timeline, timeline
+from loadgen.telemetry.samples import Samples
 from loadgen.telemetry.server_metrics import SCHEMA
 from support.runs import Row, failed, ns, ok, records
 
@@ -79,7 +80,7 @@ def test_the_servers_gauges_are_means_of_their_samples() -> None:
         (2.5, "vllm:num_requests_waiting", math.nan), (0.2, "vllm:num_requests_running", 8), (0.2, "other", 1),
     )  # fmt: skip
     found = line([ok(0, first_s=0.1, last_s=0.2)], telemetry=telemetry)
-    assert found.series["server_waiting"][:3] == [20, None, None]
+    assert found.series["server_waiting"][:3] == [20, 20, None]
     assert found.series["server_running"][0] == 8
     # F81
     json.dumps(asdict(found), allow_nan=False)
@@ -100,3 +101,24 @@ def test_bins_hold_every_request_whatever_the_length() -> None:
         rows = [ok(at, first_s=at, last_s=at) for at in rng.uniform(0, length_s, 50)]
         found = line(rows, length_s=length_s)
         assert sum(value or 0 for value in found.series["offered"]) * found.bin_s == pytest.approx(50)
+
+
+def test_a_reading_holds_until_the_next_for_a_second_and_a_counter_is_its_growth() -> None:
+    samples = Samples()
+    for moment_s, waiting in ((0.05, 4.0), (0.55, 8.0)):
+        samples.add(ns(moment_s), "server", "vllm:num_requests_waiting", waiting)
+    # Within steps for 0.1 of 0.5 s, then for 0.5 of 0.5 s, then a server that began anew and was busy for 0.25 s.
+    for moment_s, busy_s in ((0.0, 7.0), (0.5, 7.1), (1.0, 7.6), (1.5, 0.25)):
+        samples.add(ns(moment_s), "server", "loadgen_target:step_busy_seconds_total", busy_s)
+    seen = Observations(records([ok(0, first_s=0.1, last_s=0.2)]))
+    line = timeline(seen, (Window("baseline", 0, ns(2)),), 2.0, samples.table())
+    assert line.bin_s == 0.1
+    waiting_shown = line.series["server_waiting"]
+    assert waiting_shown[:6] == [4, 4, 4, 4, 4, 8]
+    assert waiting_shown[15] == 8
+    assert waiting_shown[16] is None
+    busy = line.series["engine_active"]
+    assert busy[:5] == [pytest.approx(0.2)] * 5
+    assert busy[5:10] == [pytest.approx(1.0)] * 5
+    assert busy[10:15] == [pytest.approx(0.5)] * 5
+    assert busy[15:] == [None] * 5
