@@ -277,6 +277,28 @@ def test_a_fall_in_one_window_is_named_by_window_and_metric(tmp_path: Path) -> N
     assert found.worst[0].trace_row == 29  # the slowest of the window grew most
 
 
+def test_a_window_without_requests_has_no_value_and_decides_nothing(tmp_path: Path) -> None:
+    empty = (*WINDOWS[:2], Window("burst-1", 3_000_000_000, 3_000_000_000), WINDOWS[2])
+    made = [sides.run(tmp_path, windowed(one), minute=n, windows=empty) for n, one in enumerate(NOISY * 2)]
+    found = compare_runs(made[::2], made[1::2], Terms())
+    missing = cell(found, "latency p50 @burst-1")
+    assert (missing.base, missing.candidate, missing.verdict) == (None, None, Verdict.INCONCLUSIVE)
+    assert missing.reason == "no run has a value over requests that succeeded on both sides"
+    assert cell(found, "latency p50").verdict is Verdict.SAME
+    json.dumps(found.as_json(), allow_nan=False)
+
+
+def test_a_metric_that_one_side_lacks_is_said_to_be_missing_there(tmp_path: Path) -> None:
+    def whole_answers(latency_s: float) -> sides.Rows:
+        return [{**row, "first_token_ns": None} for row in sides.rows(latency_s)]
+
+    base = [sides.run(tmp_path, sides.rows(one), minute=2 * n) for n, one in enumerate(NOISY)]
+    candidate = [sides.run(tmp_path, whole_answers(one), minute=2 * n + 1) for n, one in enumerate(NOISY)]
+    missing = cell(compare_runs(base, candidate, Terms()), "ttft p50")
+    assert (missing.candidate, missing.verdict) == (None, Verdict.INCONCLUSIVE)
+    assert missing.reason == "the candidate has no value"
+
+
 def test_a_gate_decides_instead_of_the_verdict(tmp_path: Path) -> None:
     terms = Terms(gates=(parse_gate("latency p50 > +50%"),))
     found = compared(tmp_path, NOISY, tuple(1.2 * one for one in NOISY[::-1]), terms)
