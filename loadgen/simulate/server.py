@@ -106,6 +106,7 @@ class SimulatedServer:
     def __init__(self, config: ServerConfig, cost: CostModel) -> None:
         policy = config.engine.policy
         self._policy: BatchPolicy = make_policy(policy)
+        self._is_static = policy.is_static
         self._holds = policy.is_static and policy.release == "batch"
         self._config = config
         self._cost = cost
@@ -219,7 +220,7 @@ class SimulatedServer:
             # Admit, as often as there are batches.
             admitted: list[tuple[_Batch, list[_Waiting]]] = []
             until = _NEVER
-            if waiting:
+            if waiting and self._has_room(batches):
                 for _ in batches:
                     decision = decide(waiting, batches, now)
                     if isinstance(decision, Wait):
@@ -295,11 +296,14 @@ class SimulatedServer:
                 steps = 1
             elif steps > 1:
                 moment = until
-                if following < count and num_waiting < limit and received[following] < moment:
-                    moment = received[following]
-                if preparing and preparing[0][0] < moment:
-                    moment = preparing[0][0]
+                if self._has_room(batches):
+                    if following < count and num_waiting < limit and received[following] < moment:
+                        moment = received[following]
+                    if preparing and preparing[0][0] < moment:
+                        moment = preparing[0][0]
                 if timeout_ns < _NEVER:
+                    if following < count:
+                        moment = min(moment, received[following] + timeout_ns)
                     if waiting:
                         moment = min(moment, received[waiting[0].index] + timeout_ns)
                     if preparing:
@@ -360,6 +364,13 @@ class SimulatedServer:
             prefills=prefills,
             length_ns=now,
         )
+
+    def _has_room(self, batches: Sequence[_Batch]) -> bool:
+        """Whether anybody can be admitted at all: a static batch takes none while it runs, and none has more rows
+        than it may. Where nobody can, the policy need not be asked, and who comes meanwhile changes nothing."""
+        if self._is_static:
+            return any(not batch.num_rows for batch in batches)
+        return batches[0].num_rows < self._batch_rows
 
     def _expire(
         self,
