@@ -96,7 +96,7 @@ def make_run(out_dir: Path, count: int, tokens: int) -> RunFolder:
             arrays.append(pa.ListArray.from_arrays(pa.array(offsets), pa.array(gaps)))
         elif field.name == "error":
             arrays.append(
-                pa.array(["HTTP 429: the queue is full"]).take(pa.array(np.where(is_ok, None, 0), pa.int8()))
+                pa.array(["HTTP 429: the queue is full"]).take(pa.array(np.zeros(count, np.int8), mask=is_ok))
             )
         elif field.name in given or field.name in of_ok:
             values = given[field.name] if field.name in given else of_ok[field.name]

@@ -9,6 +9,7 @@ from typing import Any
 from loadgen.durations import format_duration
 from loadgen.report import html, words
 from loadgen.report.chart import Chart, LineChart, Table
+from loadgen.report.clock_offset import ClockOffset
 from loadgen.report.figures import Distribution, Missing
 from loadgen.report.measures import Measures
 from loadgen.report.metric import BY_NAME, METRICS
@@ -77,6 +78,8 @@ def _summary(report: Report) -> Iterable[str]:
         reasons = "; ".join(report.validity.reasons)
         yield html.state("bad", "INVALID: the generator was the limit", reasons)
     yield f"<p>{html.text(words.counts(report))}</p>"
+    if (warmup := words.warmup(report)) is not None:
+        yield f"<p>{html.text(warmup)}</p>"
     held_least = words.held_least(report)
     if held_least is not None:
         kind, held = _HELD[held_least.has_held]
@@ -164,6 +167,8 @@ def _sending(report: Report) -> Iterable[str]:
     yield f"<p>{html.text(words.lateness(report))}</p>"
     if isinstance(report.receipt, Distribution):
         yield f"<p>{html.text(words.receipt(report.receipt))}</p>"
+    if isinstance(report.clock, ClockOffset):
+        yield f"<p>{html.text(words.clock(report.clock))}</p>"
     workers = (report.facts.get("generator") or {}).get("workers") or []
     rows = tuple(
         (

@@ -12,6 +12,7 @@ from loadgen.errors import ExitCode, RunError
 from loadgen.percentiles import METHOD
 from loadgen.replay.request_record import Outcome
 from loadgen.replay.run_folder import RunFolder, RunStatus
+from loadgen.report.clock_offset import ClockOffset, clock_offset
 from loadgen.report.diagnosis import diagnose
 from loadgen.report.figures import Distribution, Missing, as_json
 from loadgen.report.goodput import Bound
@@ -53,6 +54,7 @@ class Report:
     tokens: Tokens
     stages: Stages | Missing
     receipt: Distribution | Missing
+    clock: ClockOffset | Missing
     timeline: Timeline
     validity: Validity
     diagnosis: tuple[Verdict, ...]
@@ -104,7 +106,10 @@ class Report:
                     key: facts.get(key)
                     for key in ("exit_reason", "started_utc", "schedule_hash", "seed", "shape")
                 },
-                **{key: facts.get(key) for key in ("trace", "target", "versions", "host", "generator")},
+                **{
+                    key: facts.get(key)
+                    for key in ("trace", "target", "versions", "host", "generator", "warmup")
+                },
             },
             "valid": self.validity.is_valid,
             "validity": asdict(self.validity),
@@ -150,6 +155,7 @@ class Report:
                 for one in self.injected
             ],
             "server_receipt_lateness": as_json(self.receipt),
+            "server_clock": as_json(self.clock) if isinstance(self.clock, Missing) else asdict(self.clock),
             "timeline": asdict(self.timeline),
             "diagnosis": [asdict(verdict) for verdict in self.diagnosis],
             "limits": [
@@ -190,6 +196,7 @@ def report_of(
         tokens=tokens,
         stages=stages(seen),
         receipt=receipt_lateness(seen, facts.get("started_unix_ns")),
+        clock=clock_offset(seen, facts.get("started_unix_ns")),
         timeline=timeline(seen, schedule.windows, run.run_end_s, run.telemetry, planned_s),
         validity=validity,
         diagnosis=tuple(diagnose(measured, validity, (facts.get("target") or {}).get("facts"), verdicts)),

@@ -5,9 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-import pyarrow as pa
-import pyarrow.compute as pc
 
+from loadgen.report.clock_offset import ClockOffset, clock_offset, received_s
 from loadgen.report.figures import Distribution, Floats, Missing, distribution
 from loadgen.report.observations import Observations
 
@@ -55,14 +54,14 @@ def stages(seen: Observations) -> Stages | Missing:
 
 
 def receipt_lateness(seen: Observations, started_unix_ns: int | None) -> Distribution | Missing:
-    """Server receipt minus planned, in s: lateness as the server saw it. Both clocks must be one machine's."""
+    """Server receipt minus planned, in s: lateness as the server saw it, by its own clock.
+
+    Where that differs from ours by more than the requests leave open, the difference is taken off.
+    """
+    offset = clock_offset(seen, started_unix_ns)
     if started_unix_ns is None:
         return Missing("the run was not started")
-    column = seen.records.column("server_recv_unix_ns")
-    untold = "the server does not tell when it had a request"
-    if column.null_count == len(column):
-        return Missing(untold)
-    # Subtracted as integers: a float64 of today's unix time in ns is good to 256 ns only.
-    since_start = pc.cast(pc.subtract(column, started_unix_ns), pa.float64(), safe=False)
-    received_s = np.asarray(pc.fill_null(since_start, np.nan).to_numpy(), dtype=np.float64) / 1e9
-    return distribution(received_s - seen.planned_s, untold)
+    is_another = isinstance(offset, ClockOffset) and abs(offset.offset_s) > offset.residual_s
+    correction_s = offset.offset_s if isinstance(offset, ClockOffset) and is_another else 0.0
+    since_planned_s = received_s(seen, started_unix_ns) - seen.planned_s - correction_s
+    return distribution(since_planned_s, "the server does not tell when it had a request")

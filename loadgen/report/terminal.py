@@ -11,6 +11,7 @@ from rich.text import Text
 
 from loadgen.durations import format_duration
 from loadgen.report import words
+from loadgen.report.clock_offset import ClockOffset
 from loadgen.report.figures import Distribution, Missing
 from loadgen.report.metric import BY_NAME
 from loadgen.report.report import Report
@@ -55,6 +56,8 @@ def _headline(report: Report, console: Console) -> None:
     console.print(Text(words.title(report), style="bold"))
     console.print(_text(words.what(report)), soft_wrap=True)
     console.print(Text(words.counts(report)))
+    if (warmup := words.warmup(report)) is not None:
+        console.print(_text(warmup))
     if (held_least := words.held_least(report)) is not None:
         held = {True: "yes", False: "NO", None: "cannot be told"}[held_least.has_held]
         console.print(
@@ -192,6 +195,8 @@ def _sending(report: Report, console: Console) -> None:
     console.print(Text(f"sending: {words.lateness(report)}"))
     if isinstance(report.receipt, Distribution):
         console.print(Text(words.receipt(report.receipt)))
+    if isinstance(report.clock, ClockOffset):
+        console.print(Text(words.clock(report.clock)))
     workers = (report.facts.get("generator") or {}).get("workers") or []
     for worker in workers:
         share = worker["cpu_s"] / worker["wall_s"] if worker["wall_s"] else 0.0

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from loadgen.durations import format_duration
+from loadgen.report.clock_offset import ClockOffset
 from loadgen.report.figures import Distribution
 from loadgen.report.injected import Injected, worst
 from loadgen.report.limit import LimitVerdict
@@ -63,6 +64,25 @@ def receipt(spans: Distribution) -> str:
         f"as the server saw it: received p50 {format_duration(spans.p50)}, p99 {format_duration(spans.p99)} after "
         "the planned send"
     )
+
+
+def clock(offset: ClockOffset) -> str:
+    side = "ahead of" if offset.offset_s > 0 else "behind"
+    return (
+        f"the server's clock is {format_duration(abs(offset.offset_s))} {side} ours, give or take "
+        f"{format_duration(offset.residual_s)} (from {offset.num_exchanges} exchanges)"
+    )
+
+
+def warmup(report: Report) -> str | None:
+    """What was sent before the start, which is in no figure."""
+    facts = report.facts.get("warmup")
+    if not facts:
+        return None
+    ended = ", ".join(f"{count} {name}" for name, count in facts["outcomes"].items())
+    first, median = facts["first_latency_s"], facts["median_latency_s"]
+    times = "" if first is None else f"; first {format_duration(first)}, median {format_duration(median)}"
+    return f"warm-up: {ended}{times}; in no figure"
 
 
 def in_unit(value: float | None, unit: str) -> str:

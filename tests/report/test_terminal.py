@@ -140,3 +140,11 @@ def test_of_many_bursts_the_one_that_held_least_is_shown(tmp_path: Path) -> None
     assert header.split() == ["overall", "baseline", "burst-1", "burst-2", "burst-7"]
     assert "7 more windows are in report.json" in text
     assert all(len(line) <= 80 for line in text.splitlines())
+
+
+def test_what_was_sent_to_warm_up_is_told_apart(tmp_path: Path) -> None:
+    # F34
+    facts = {"outcomes": {"ok": 1}, "first_latency_s": 5.0, "median_latency_s": 5.0}
+    text = printed(a_run(tmp_path, warmup=facts))
+    assert "warm-up: 1 ok; first 5.00 s, median 5.00 s; in no figure" in text
+    assert "90 planned" in text
