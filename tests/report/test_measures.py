@@ -16,6 +16,7 @@ from loadgen.report.figures import Distribution, Missing
 from loadgen.report.observations import Observations
 from loadgen.report.outcomes import outcome_counts, token_counts
 from loadgen.report.stages import Stages, receipt_lateness, stages
+from support import planted
 from support.runs import failed, measured, ns, ok, records
 
 
@@ -231,6 +232,23 @@ class TestStages:
         assert sum(means.values()) == pytest.approx(found.latency.mean)
         assert means["inference queue"] == pytest.approx(0.060)
         assert means["network and client"] == pytest.approx(0.1 - 0.001 - 0.0985)
+
+    @given(st.lists(st.tuples(*[st.floats(0, 0.5)] * 6), min_size=1, max_size=12))
+    def test_the_parts_add_up_whatever_they_are(self, drawn: list[tuple[float, ...]]) -> None:
+        rows = [
+            planted.row(
+                k, pre_wait_s=pre, wait_s=wait, first_s=first, step_s=step / 10, hold_s=hold, network_s=network,
+                sent_s=k + network,
+            )
+            for k, (pre, wait, first, step, hold, network) in enumerate(drawn)
+        ]  # fmt: skip
+        found = stages(Observations(records(rows)))
+        assert isinstance(found, Stages)
+        parts = dict(found.parts)
+        assert sum(part.mean for part in parts.values()) == pytest.approx(found.latency.mean)
+        assert parts["inference queue"].mean == pytest.approx(
+            sum(one[1] for one in drawn) / len(drawn), abs=2e-6
+        )
 
     def test_the_queue_share_is_waiting_over_the_servers_whole_time(self) -> None:
         overall = measured([ok(0, first_s=0.085, last_s=0.1) | STAGE_US])["overall"]
