@@ -15,6 +15,7 @@ import tempfile
 import threading
 import time
 from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -55,7 +56,7 @@ CAUSES = (
             "--preset tiny --policy continuous --step-delay-ms 5", 6, {4: 0.5, 8: 0.5},
             ("--slo", "latency p99 < 1s")),
     Planted("compute-bound", "one request at a time, 40 steps of a real model, limit broken",
-            "--preset cpu-25m --policy continuous", 1.2, {40: 1.0}, ("--slo", "latency p99 < 150ms"), run_s=20.0),
+            "--preset cpu-25m --policy continuous", 1.2, {40: 1.0}, ("--slo", "latency p99 < 150ms"), run_s=18.0),
     Planted("batching too conservative", "dynamic, wait of 150 ms, few requests",
             "--preset tiny --policy dynamic --max-wait-ms 150", 10, {4: 1.0}),
     Planted("saturated", "continuous batches of 4, three times the rate they carry",
@@ -234,25 +235,27 @@ def runs_of(planted: Planted, seeds: int, folder: Path) -> list[tuple[list[str],
 def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n", maxsplit=1)[0])
     parser.add_argument("--seeds", type=int, default=3, help="runs of each cause")
+    parser.add_argument("--lanes", type=int, default=2, help="causes at a time")
     parser.add_argument("--only", default="", help="causes whose name holds this")
     parser.add_argument("--write", type=Path, help="write the page here, as Markdown")
     given = parser.parse_args()
     started_s = time.monotonic()
     found: dict[str, list[tuple[list[str], str]]] = {}
-    with tempfile.TemporaryDirectory(prefix="loadgen-") as name:
-        for planted in CAUSES:
-            if given.only in planted.cause:
-                found[planted.cause] = runs_of(planted, given.seeds, Path(name))
-                for causes, evidence in found[planted.cause]:
-                    print(f"{planted.cause:28} -> {', '.join(causes)}: {evidence}", flush=True)
+    chosen = [planted for planted in CAUSES if given.only in planted.cause]
+    with tempfile.TemporaryDirectory(prefix="loadgen-") as name, ThreadPoolExecutor(given.lanes) as pool:
+        runs = pool.map(lambda planted: runs_of(planted, given.seeds, Path(name)), chosen)
+        for planted, those in zip(chosen, runs, strict=True):
+            found[planted.cause] = those
+            for causes, evidence in those:
+                print(f"{planted.cause:28} -> {', '.join(causes)}: {evidence}", flush=True)
     minutes = (time.monotonic() - started_s) / 60
     right = sum(causes[0] == cause for cause, runs in found.items() for causes, _ in runs)
     print(f"{right} of {sum(map(len, found.values()))} named first; {minutes:.1f} min")
     if given.write:
-        given.write.write_text(page(found, given.seeds, minutes), encoding="utf-8")
+        given.write.write_text(page(found, given.seeds, given.lanes, minutes), encoding="utf-8")
 
 
-def page(found: dict[str, list[tuple[list[str], str]]], seeds: int, minutes: float) -> str:
+def page(found: dict[str, list[tuple[list[str], str]]], seeds: int, lanes: int, minutes: float) -> str:
     """The matrix, and below it how each cause was planted and what was said of it."""
     named = list(found)
     named += sorted({causes[0] for runs in found.values() for causes, _ in runs} - set(named))
@@ -266,6 +269,7 @@ def page(found: dict[str, list[tuple[list[str], str]]], seeds: int, minutes: flo
     return PAGE.format(
         seeds=seeds,
         minutes=minutes,
+        lanes=lanes,
         run_s=RUN_S,
         matrix="\n".join([heads, *rows]),
         told="\n".join(told),
@@ -286,8 +290,8 @@ PAGE = """\
 
 `python benchmarks/diagnosis_matrix.py --write docs/diagnosis-matrix.md` made this page in {minutes:.0f} minutes.
 Each cause was planted in a live server and replayed with {seeds} seeds (other arrivals, lengths and prompts each),
-mostly for {run_s:.0f} s. A row is a planted cause, a column the cause that the report named first, a cell the
-number of runs.
+mostly for {run_s:.0f} s, {lanes} causes at a time. A row is a planted cause, a column the cause that the report named
+first, a cell the number of runs.
 
 {matrix}
 
