@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import shutil
 import signal
+import subprocess
 import time
 from pathlib import Path
 from typing import Any
@@ -93,8 +94,14 @@ def stopped(out: Path, *arguments: object) -> tuple[Path, set[str]]:
             break
         assert process.poll() is None, process.communicate()[1].decode()
         time.sleep(0.02)
-    process.send_signal(signal.SIGINT)
-    process.communicate(timeout=60)
+    # One that comes in the last moment of a run may find nobody who waits for it; a user presses again.
+    for _ in range(20):
+        process.send_signal(signal.SIGINT)
+        try:
+            process.communicate(timeout=5)
+            break
+        except subprocess.TimeoutExpired:
+            continue
     assert process.returncode == 130
     folder = folder_in(out)
     return folder, {one["run"] for one in json.loads((folder / "experiment.json").read_text())["made"]}
@@ -103,17 +110,17 @@ def stopped(out: Path, *arguments: object) -> tuple[Path, set[str]]:
 def test_a_stopped_experiment_makes_only_what_is_missing(short: Path, tmp_path: Path) -> None:
     (tmp_path / "live.toml").write_text(LIVE.format(python="python"))
     folder, made = stopped(
-        tmp_path / "out", tmp_path / "live.toml", "--only", "serial", "--repeats", 3, "--trace", short,
+        tmp_path / "out", tmp_path / "live.toml", "--only", "serial", "--repeats", 5, "--trace", short,
         "--max-lateness", "30s",
     )  # fmt: skip
-    assert 1 <= len(made) < 3
+    assert 1 <= len(made) < 5
     again = command.run("experiment", "--resume", folder, "--json")
     assert again.returncode == 0, again.stderr
     (row,) = json.loads(again.stdout)["rows"]
-    assert row["runs"] == 3
+    assert row["runs"] == 5
     entries = json.loads((folder / "experiment.json").read_text())["made"]
     assert made <= {one["run"] for one in entries}
-    assert sorted(one["cell"]["repeat"] for one in entries) == [0, 1, 2]
+    assert sorted(one["cell"]["repeat"] for one in entries) == [0, 1, 2, 3, 4]
 
 
 def test_a_whole_experiment_is_not_run_again_and_a_lost_run_is(tmp_path: Path) -> None:
