@@ -290,8 +290,8 @@ PAGE = """\
 
 `python benchmarks/diagnosis_matrix.py --write docs/diagnosis-matrix.md` made this page in {minutes:.0f} minutes.
 Each cause was planted in a live server and replayed with {seeds} seeds (other arrivals, lengths and prompts each),
-mostly for {run_s:.0f} s, {lanes} causes at a time. A row is a planted cause, a column the cause that the report named
-first, a cell the number of runs.
+mostly for {run_s:.0f} s, {lanes} causes at a time. A row is a planted cause, a column the cause that the report
+named first, a cell the number of runs.
 
 {matrix}
 
