@@ -27,8 +27,8 @@ _PANELS: tuple[tuple[str, str, tuple[tuple[str, str], ...]], ...] = (
         "requests",
         (
             ("in_flight", "in flight"),
-            ("server_running", "server running"),
-            ("server_waiting", "server waiting"),
+            ("server_running", "running"),
+            ("server_waiting", "waiting"),
         ),
     ),
     ("Batch size", "rows", (("batch", "mean batch"),)),
