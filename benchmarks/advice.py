@@ -45,14 +45,17 @@ def cases(azure_code: Path | None, azure_conv: Path | None, seconds: float, fold
     small = ("--scale-input", "0.01", "--max-input", "32", "--scale-output", "0.3", "--max-output", "64")
     write_trace(bursty_trace(), folder / "bursty.parquet")
     found = [Case("bursts of chats", folder / "bursty.parquet", (*lasts, "--request-rate", "4"), 1500)]
-    for name, source, rate in (("Azure code", azure_code, "5"), ("Azure conv", azure_conv, "6")):
+    for name, source, rate, budget_ms in (
+        ("Azure code", azure_code, "5", 750),
+        ("Azure conv", azure_conv, "6", 1500),
+    ):
         if source is not None:
             trace = folder / f"{name.replace(' ', '-')}.parquet"
             subprocess.run(
                 [*LOADGEN, "trace", "convert", str(source), "-o", str(trace)], check=True, capture_output=True
             )
             shape = ("--busiest", f"{seconds:g}s", "--request-rate", rate, *small)
-            found.append(Case(name, trace, shape, 1500))
+            found.append(Case(name, trace, shape, budget_ms))
     return found
 
 

@@ -311,8 +311,8 @@ class SimulatedServer:
                     if times_running:
                         for batch in running:
                             moment = min(moment, received[batch.oldest] + timeout_ns)
-                if moment < _NEVER:
-                    steps = min(steps, _steps_until(moment - now, total, growth))
+                if now + steps * total + growth * (steps * (steps - 1) // 2) > moment:
+                    steps = _steps_until(moment - now, total, growth)
 
             part = part_growth = 0
             start = now
