@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import signal
 import sys
-from collections.abc import Sequence
-from contextlib import nullcontext
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, nullcontext
+from functools import partial
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -17,7 +18,7 @@ from loadgen.cli import shape_options as options
 from loadgen.cli.calibrate import compare_with_calibration
 from loadgen.cli.live import LiveDisplay
 from loadgen.cli.plan import show_plan
-from loadgen.cli.report import MaxErrorRate, MaxLateness, Slo, criteria_from, show_report
+from loadgen.cli.report import Goodput, MaxErrorRate, MaxLateness, Slo, criteria_from, show_report
 from loadgen.durations import format_duration, parse_duration_s
 from loadgen.errors import UsageError
 from loadgen.plan.planner import plan
@@ -25,6 +26,7 @@ from loadgen.plan.prompts import CHARS_PER_TOKEN
 from loadgen.plan.schedule import Schedule
 from loadgen.plan.summary import summarise
 from loadgen.plan.token_prompts import prompts_for
+from loadgen.ray_cluster import joined_cluster
 from loadgen.replay.consent import refuse_without_consent
 from loadgen.replay.descriptors import least_connections, refuse_beyond_descriptors
 from loadgen.replay.dialects import dialect_named
@@ -44,6 +46,8 @@ from loadgen.replay.served_target import served_target
 from loadgen.replay.target import Timeouts, parse_url
 from loadgen.replay.template_file import read_template
 from loadgen.replay.worker import WorkerSettings
+from loadgen.replay.worker_process import WorkerProcesses
+from loadgen.replay.workers import Workers, WorkerTask
 from loadgen.telemetry.probes import probes_for
 from loadgen.trace.parquet import read_trace
 from loadgen.trace.statistics import SECOND_NS, peak_within
@@ -121,6 +125,15 @@ def replay(  # one local a option: the command line is wide, and flat is how it 
     retries: sending.Retries = 0,
     chars_per_token: sending.CharsPerToken = CHARS_PER_TOKEN,
     workers: sending.Workers = 1,
+    ray: Annotated[
+        str | None,
+        _in(
+            _SENDING,
+            "--ray",
+            metavar="ADDRESS",
+            help="Spread the workers over a Ray cluster: HOST:PORT, auto (the one around), local (begun here).",
+        ),
+    ] = None,
     transport: sending.Transport = "fast",
     reuse: sending.Reuse = True,
     http2: sending.Http2 = False,
@@ -152,6 +165,7 @@ def replay(  # one local a option: the command line is wide, and flat is how it 
     slo: Slo = None,
     max_error_rate: MaxErrorRate = None,
     max_lateness: MaxLateness = None,
+    goodput: Goodput = None,
     server_metrics: Annotated[
         list[str] | None,
         _in(
@@ -205,7 +219,9 @@ def replay(  # one local a option: the command line is wide, and flat is how it 
     abort_after_s = sending.limit_s(abort_after, "--abort-after")
     sending.check_sessions(sessions)
     drain_s = parse_duration_s(drain, option="--drain")
-    criteria = criteria_from(slo=slo, max_error_rate=max_error_rate, max_lateness=max_lateness)
+    criteria = criteria_from(
+        slo=slo, max_error_rate=max_error_rate, max_lateness=max_lateness, goodput=goodput
+    )
     read = read_trace(trace)
     schedule = plan(read, shape)
     prompts = prompts_for(
@@ -256,18 +272,22 @@ def replay(  # one local a option: the command line is wide, and flat is how it 
             command=redacted_command(["loadgen", *sys.argv[1:]]),
             options=_kept_options(context),
         )
-        _refuse_what_must_not_start(run, is_asked=sys.stdin.isatty() and not yes)
-        folder, signal_name = _execute(run, schedule, server_metrics or (), reads_gpu=gpu_telemetry)
+        _refuse_what_must_not_start(run, is_asked=sys.stdin.isatty() and not yes, is_sent_here=ray is None)
+        with nullcontext(WorkerProcesses) if ray is None else _on_ray(ray, run) as workers_for:
+            folder, signal_name = _execute(
+                run, schedule, server_metrics or (), workers_for, reads_gpu=gpu_telemetry
+            )
 
     code = show_report(folder, criteria, as_json=as_json)
     console.note(f"run kept in {folder.path}")
     raise typer.Exit(128 + signal.Signals[signal_name] if signal_name else code)
 
 
-def _refuse_what_must_not_start(run: Run, *, is_asked: bool) -> None:
+def _refuse_what_must_not_start(run: Run, *, is_asked: bool, is_sent_here: bool) -> None:
     planned_ns, target = run.schedule.planned_ns, run.settings.target
-    needed = least_connections(planned_ns, run.settings.max_concurrency)
-    refuse_beyond_descriptors(-(-needed // run.num_workers))
+    if is_sent_here:  # elsewhere each node looks at its own limits
+        needed = least_connections(planned_ns, run.settings.max_concurrency)
+        refuse_beyond_descriptors(-(-needed // run.num_workers))
     if is_asked:
         refuse_without_consent(
             target.host,
@@ -277,12 +297,33 @@ def _refuse_what_must_not_start(run: Run, *, is_asked: bool) -> None:
         )
 
 
+@contextmanager
+def _on_ray(address: str, run: Run) -> Iterator[Callable[[Sequence[WorkerTask]], Workers]]:
+    """What makes the workers of a run on a cluster, with a seat taken for each."""
+    with joined_cluster(address, least_cpus=run.num_workers):
+        # Only now: Ray is an extra, and slow to import.
+        from loadgen.replay.on_ray.ray_workers import RayWorkers  # noqa: PLC0415
+        from loadgen.replay.on_ray.seats import free_cpus, refuse_unreachable, taken_seats  # noqa: PLC0415
+
+        if (free := free_cpus()) < run.num_workers:
+            console.note(f"the cluster has {free} CPUs free: waiting for {run.num_workers}, one a worker")
+        with taken_seats(run.num_workers) as seats:
+            refuse_unreachable(run.settings.target, seats)
+            yield partial(RayWorkers, seats)
+
+
 def _execute(
-    run: Run, schedule: Schedule, more_metrics: Sequence[str], *, reads_gpu: bool | None
+    run: Run,
+    schedule: Schedule,
+    more_metrics: Sequence[str],
+    workers_for: Callable[[Sequence[WorkerTask]], Workers],
+    *,
+    reads_gpu: bool | None,
 ) -> tuple[RunFolder, str | None]:
     # Before the first send: a wrong unit or window is seen here, not after half an hour.
     show_plan(console.err(), schedule, summarise(schedule), title=run.trace_name)
-    compare_with_calibration(run)
+    if workers_for is WorkerProcesses:
+        compare_with_calibration(run)
     model = f", model {run.asking.model}" if run.asking.model else ""
     console.note(f"sending to {run.settings.target.url}{model}")
     with LiveDisplay(schedule) as display:
@@ -294,7 +335,8 @@ def _execute(
             more_metrics=more_metrics,
             reads_gpu=reads_gpu,
         )
-        folder, ending = execute(run, display.show, probes)
+        display.watch([probe.samples for probe in probes])
+        folder, ending = execute(run, display.show, probes, workers_for)
     if ending.signal_name:
         console.note(f"interrupted by {ending.signal_name}; everything up to here is kept")
     elif ending.gave_up:
