@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -105,4 +106,9 @@ class Sending:
         )
         target = reached.target
         probes = probes_for(target.base_url, target.headers, metrics_transport(target))
-        return execute(run, on_progress, probes)
+        # A run hears SIGTERM itself, and leaves it to the system after that; between runs it is ours again.
+        before = signal.getsignal(signal.SIGTERM)
+        try:
+            return execute(run, on_progress, probes)
+        finally:
+            signal.signal(signal.SIGTERM, before)
