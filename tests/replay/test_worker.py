@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import errno
+import time
 
 import numpy as np
 import pytest
@@ -125,3 +126,23 @@ def test_a_key_that_the_server_repeats_is_not_recorded() -> None:
     with FakeTarget(lambda _: [whole(401, {"error": {"message": f"bad key {key}"}})]) as fake:
         sent = send(fake.url, [0.0], secrets=(key,))
     assert sent.records[0]["error"] == "HTTP 401: bad key ***"
+
+
+@pytest.mark.parametrize(
+    ("planned_s", "least"), [([0.0] * 40, 40), ([0.0, 0.1, 0.2], 3), ([0.1 * k for k in range(9)], 8)]
+)
+def test_what_a_plan_sends_at_one_moment_finds_its_connections_open(
+    planned_s: list[float], least: int
+) -> None:
+    before_the_start: list[int] = []
+
+    def count_when_open(_: Worker) -> None:
+        # The server accepts in its own time what the kernel has already opened.
+        deadline_s = time.monotonic() + 10
+        while fake.num_connections < least and time.monotonic() < deadline_s:
+            time.sleep(0.005)
+        before_the_start.append(fake.num_connections)
+
+    with FakeTarget(lambda _: chat_stream(1)) as fake:
+        send(fake.url, planned_s, on_worker=count_when_open)
+    assert before_the_start == [least]
