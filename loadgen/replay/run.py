@@ -13,11 +13,14 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 import loadgen
 from loadgen.atomic_file import replacing
+from loadgen.percentiles import nearest_rank
 from loadgen.plan.prompts import Prompts
 from loadgen.plan.schedule import Schedule
 from loadgen.replay.completion import complete_records
@@ -136,10 +139,9 @@ def _finish(
     warmup = warmup_of(records)
     if warmup.num_rows:
         folder.write_warmup(warmup)
+    records = without_warmup(records)
     folder.write_requests(
-        complete_records(
-            without_warmup(records), run.schedule.table, missing_because=_why_missing(run, ending)
-        )
+        complete_records(records, run.schedule.table, missing_because=_why_missing(run, ending))
     )
     warnings = [
         f"worker {worker} was lost ({reason}); what it had in flight is not known"
@@ -158,12 +160,26 @@ def _finish(
         ended_utc=datetime.now(UTC).isoformat(timespec="seconds"),
         run_end_ns=ending.run_end_ns,
         warmup=warmup_facts(warmup),
-        generator={"workers": list(ending.workers), "lost": list(ending.lost), **workers.facts},
+        generator={
+            "workers": [{**worker, **_lateness(records, worker["worker"])} for worker in ending.workers],
+            "lost": list(ending.lost),
+            **workers.facts,
+        },
         warnings=warnings,
     )
     folder.write_facts(facts)
     # Every record is in requests.parquet now.
     shutil.rmtree(folder.path / "journal")
+
+
+def _lateness(records: pa.Table, worker: int) -> dict[str, float | None]:
+    """Our own part of it, of what one worker took up; None where that is nothing."""
+    taken = records.filter(
+        pc.and_(pc.equal(records["worker"], worker), pc.is_valid(records["dispatched_ns"]))
+    )
+    late_s = np.asarray(pc.subtract(taken["dispatched_ns"], taken["planned_ns"]), dtype=np.float64) / 1e9
+    p50_s, p99_s, max_s = nearest_rank(late_s, [50, 99, 100])
+    return {"lateness_p50_s": p50_s, "lateness_p99_s": p99_s, "lateness_max_s": max_s}
 
 
 def _why_missing(run: Run, ending: Ending) -> list[str]:

@@ -197,12 +197,11 @@ def _sending(report: Report, console: Console) -> None:
         console.print(Text(words.receipt(report.receipt)))
     if isinstance(report.clock, ClockOffset):
         console.print(Text(words.clock(report.clock)))
-    workers = (report.facts.get("generator") or {}).get("workers") or []
-    for worker in workers:
-        share = worker["cpu_s"] / worker["wall_s"] if worker["wall_s"] else 0.0
-        lag = worker["loop_lag_p99_s"]
-        lagged = "" if lag is None else f", loop lag p99 {format_duration(lag)}"
-        console.print(Text(f"worker {worker['worker']}: {share:.0%} of a core{lagged}"))
+    generator = report.facts.get("generator") or {}
+    for worker in generator.get("workers") or ():
+        console.print(Text(words.worker(worker)))
+    for node in generator.get("nodes") or ():
+        console.print(Text(words.node(node)))
     for reason in report.validity.reasons:
         console.print(Text(f"invalid: {reason}", style="bold red"))
     console.print()

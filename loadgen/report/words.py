@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 from loadgen.durations import format_duration
 from loadgen.report.clock_offset import ClockOffset
@@ -117,3 +118,33 @@ def cell(measures: Measures, name: str, statistic: str | None) -> str:
     if statistic is not None:
         return format_duration(float(getattr(figure, statistic))) if isinstance(figure, Distribution) else "-"
     return in_unit(figure, BY_NAME[name].unit) if isinstance(figure, float) else "-"
+
+
+def worker(facts: Mapping[str, Any]) -> str:
+    """How one worker fared, from run.json; its lateness is our own part of it."""
+    share = facts["cpu_s"] / facts["wall_s"] if facts["wall_s"] else 0.0
+    lag_s, late_s, worst_s = (
+        facts.get(name) for name in ("loop_lag_p99_s", "lateness_p99_s", "lateness_max_s")
+    )
+    lagged = "" if lag_s is None else f", loop lag p99 {format_duration(lag_s)}"
+    late = (
+        ""
+        if late_s is None or worst_s is None
+        else f", lateness p99 {format_duration(late_s)}, max {format_duration(worst_s)}"
+    )
+    return f"worker {facts['worker']}: {share:.0%} of a core{lagged}{late}"
+
+
+def node(facts: Mapping[str, Any]) -> str:
+    """Where workers of a cluster were, and how its clock stood to that of the machine that began the run."""
+    workers = ", ".join(map(str, facts["workers"]))
+    clock = facts["clock"]
+    if clock is None:
+        return f"node {facts['host']} ({facts['address']}), workers {workers}: its clock is not known"
+    offset, unsure, drift, residual = (
+        f"{clock[name] / 1e6:.3f}" for name in ("offset_ns", "uncertainty_ns", "drift_ns", "residual_ns")
+    )
+    return (
+        f"node {facts['host']} ({facts['address']}), workers {workers}: its clock is {offset} ms ahead of ours "
+        f"(±{unsure}; corrected), drifted {drift} ms, residual {residual} ms in {clock['num_checks']} checks"
+    )
