@@ -6,7 +6,8 @@ import os
 import signal
 import threading
 import time
-from contextlib import closing
+from contextlib import closing, nullcontext
+from importlib import import_module
 from pathlib import Path
 from types import FrameType
 from typing import Annotated
@@ -19,11 +20,12 @@ from loadgen.cli.progress import ByteProgress
 from loadgen.cli.trace import default_output, describe, refuse_to_overwrite
 from loadgen.durations import format_duration, parse_duration_s
 from loadgen.errors import UsageError
+from loadgen.ray_cluster import joined_cluster
 from loadgen.record.fidelity import Fidelity
 from loadgen.record.following import follow_logs
 from loadgen.record.formats.catalog import FORMATS
 from loadgen.record.reading import lean_memory
-from loadgen.record.recorder import Recorder, record_logs
+from loadgen.record.recorder import FilesReader, Recorder, record_logs
 from loadgen.record.selection import Selection
 from loadgen.record.settings import RecordSettings
 from loadgen.record.wrappers.catalog import WRAPPERS
@@ -159,6 +161,13 @@ def record(
     workers: Annotated[
         int | None, typer.Option(help="Processes that read lines. Default: one a core.", min=1)
     ] = None,
+    ray: Annotated[
+        str | None,
+        typer.Option(
+            help="Read the files of a log on a Ray cluster: HOST:PORT, auto (the one around), local (begun here).",
+            metavar="ADDRESS",
+        ),
+    ] = None,
     follow: Annotated[
         bool,
         typer.Option(
@@ -250,11 +259,16 @@ def record(
         refuse_to_overwrite(target, source, force=force)
     if duration is not None and not follow:
         raise UsageError("--duration is for --follow", hint="--busiest 5m keeps a stretch of a log")
+    if follow and ray is not None:
+        raise UsageError("--ray reads files that are complete", hint="leave out --follow or --ray")
     if follow:
         fidelity = _follow(Recorder(logs, format_name, settings, selection), logs[-1], target, duration)
     else:
         lean_memory()
-        fidelity = _read(logs, format_name, settings, selection, workers or os.cpu_count() or 1, target)
+        num_workers = workers or os.cpu_count() or 1
+        with nullcontext() if ray is None else joined_cluster(ray):
+            reader = None if ray is None else import_module("loadgen.record.ray_files").RayFiles()
+            fidelity = _read(logs, format_name, settings, selection, num_workers, target, reader)
     _show(fidelity, show_lines=show_lines)
     console.note(f"{target}: {_one_line(fidelity)}")
     if as_json:
@@ -270,10 +284,17 @@ def _read(
     selection: Selection,
     num_workers: int,
     target: Path,
+    files_reader: FilesReader | None,
 ) -> Fidelity:
     with ByteProgress("reading", _total_bytes(logs)) as progress:
         recording = record_logs(
-            logs, format_name, settings, selection, num_workers=num_workers, on_bytes=progress.advance
+            logs,
+            format_name,
+            settings,
+            selection,
+            num_workers=num_workers,
+            on_bytes=progress.advance,
+            files_reader=files_reader,
         )
         with closing(recording):
             return recording.write(target)

@@ -76,6 +76,7 @@ class Findings:
         self.num_lines += other.num_lines
         self.num_other += other.num_other
         self.num_malformed += other.num_malformed
+        self.num_duplicates += other.num_duplicates
         self.malformed += other.malformed[: _MAX_PLACES - len(self.malformed)]
         for text in other.assumptions:
             self.assume(text)

@@ -5,16 +5,19 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
+from typing import Protocol
 
 import loadgen
 from loadgen.errors import RecordError
 from loadgen.record.arrival_order import ArrivalOrder
 from loadgen.record.findings import Findings
 from loadgen.record.formats.catalog import make_format
+from loadgen.record.formats.log_format import LogFormat
 from loadgen.record.line_batch import LineBatch
 from loadgen.record.prefix_blocks import BLOCK_TOKENS
 from loadgen.record.reading import read_requests
 from loadgen.record.recording import Recording
+from loadgen.record.request_batch import RequestBatch
 from loadgen.record.request_store import RequestStore
 from loadgen.record.selection import EVERYTHING, Selection
 from loadgen.record.settings import RecordSettings
@@ -23,7 +26,7 @@ from loadgen.record.wrappers.catalog import find_wrapper
 from loadgen.record.wrappers.nesting import unwrapped_head
 from loadgen.record.wrappers.wrapper import Wrapper
 from loadgen.trace.source_stream import STDIN
-from loadgen.trace.trace import TraceMetadata
+from loadgen.trace.trace import SourceFile, TraceMetadata
 
 
 def record_logs(
@@ -34,17 +37,40 @@ def record_logs(
     *,
     num_workers: int = 1,
     on_bytes: Callable[[int], None] = lambda num_bytes: None,
+    files_reader: FilesReader | None = None,
 ) -> Recording:
     """The requests in the files at `paths` (any order, plain or compressed, `-` = standard input).
 
     format_name: one of the catalog, or "auto". num_workers: processes that read lines, where the format allows more
-    than one. on_bytes: told how many bytes were read, for progress.
+    than one. on_bytes: told how many bytes were read, for progress. files_reader: reads each file apart, where
+    the format allows it.
     Raises RecordError naming the file and the reason if no trace can be had, UsageError for bad options.
     """
     recorder = Recorder(paths, format_name, settings, selection)
-    for _ in recorder.read(LogSources(recorder.paths, on_bytes), num_workers):
+    if files_reader is not None and recorder.can_read_files_apart:
+        requests = recorder.read_files(files_reader, on_bytes)
+    else:
+        requests = recorder.read(LogSources(recorder.paths, on_bytes), num_workers)
+    for _ in requests:
         pass
     return recorder.recording()
+
+
+class FilesReader(Protocol):
+    """Reads the files of a log apart from each other. files: those read so far, for the trace's metadata."""
+
+    @property
+    def files(self) -> Sequence[SourceFile]: ...
+
+    def requests(
+        self,
+        log_format: LogFormat,
+        paths: Sequence[Path],
+        findings: Findings,
+        on_bytes: Callable[[int], None],
+    ) -> Iterator[RequestBatch]:
+        """The requests in all files, in their order. Raises RecordError as the format does."""
+        ...
 
 
 class Recorder:
@@ -80,7 +106,7 @@ class Recorder:
         self._findings = Findings()
         self._store = RequestStore(os.urandom(16))
         self._order = ArrivalOrder()
-        self._sources: Sources | None = None
+        self._sources: Sources | FilesReader | None = None
         self._num_found = 0
 
     def read(self, sources: Sources, num_workers: int = 1) -> Iterator[int]:
@@ -91,7 +117,25 @@ class Recorder:
         if self._wrapping is not None:
             findings.assume(f"lines are wrapped: {self._wrapping[0]} (--wrapper overrides)")
             batches = self._wrapping[1].unwrap(batches, findings)
-        for batch in read_requests(self._format, batches, findings, num_workers):
+        yield from self._keep(read_requests(self._format, batches, findings, num_workers))
+
+    @property
+    def can_read_files_apart(self) -> bool:
+        """Whether no file needs what stands in another: no long lines split by a wrapper, no stream, no state."""
+        return (
+            self._wrapping is None
+            and len(self.paths) > 1
+            and STDIN not in self.paths
+            and not getattr(self._format, "order_matters", True)
+        )
+
+    def read_files(self, reader: FilesReader, on_bytes: Callable[[int], None]) -> Iterator[int]:
+        """As `read`, by a reader that takes each file apart from the others."""
+        self._sources = reader
+        yield from self._keep(reader.requests(self._format, self.paths, self._findings, on_bytes))
+
+    def _keep(self, requests: Iterator[RequestBatch]) -> Iterator[int]:
+        for batch in requests:
             kept = self._selection.kept(batch, self._num_found)
             self._num_found += batch.num_rows
             self._store.add(kept)

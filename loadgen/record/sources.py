@@ -68,39 +68,71 @@ class LogSources:
         """All lines of all files; counts them. Raises RecordError if a file cannot be read."""
         repeated_bytes = 0
         for file_index, path in enumerate(self._paths):
-            stream = SourceStream(path, error=RecordError, on_bytes=self._on_bytes)
             following = self._paths[file_index + 1] if file_index + 1 < len(self._paths) else None
-            search = RepeatSearch(path, following) if following is not None else None
-            next_line = 1
-            to_skip, repeated_bytes = repeated_bytes, 0
-            for block in stream.blocks():
-                if search is not None:
-                    search.see(block)
-                skipped = block[:to_skip]
-                to_skip -= len(skipped)
-                num_skipped = skipped.count(b"\n") + (bool(skipped) and not skipped.endswith(b"\n"))
-                findings.num_duplicates += num_skipped
-                data = block[len(skipped) :]
-                is_start = next_line == 1 and not skipped
-                next_line += num_skipped
-                batch = LineBatch(
-                    stream.name,
-                    file_index,
-                    next_line,
-                    data.removeprefix(_BYTE_ORDER_MARK) if is_start else data,
-                )
-                next_line += batch.num_lines
-                findings.num_lines += num_skipped + batch.num_lines
-                if batch.data:
-                    yield batch
+            lines = FileLines(path, file_index, following, repeated_bytes, self._on_bytes)
+            yield from lines.batches(findings)
+            repeated_bytes = lines.repeated_bytes
+            self.files.append(lines.source_file)
+
+
+class FileLines:
+    """The lines of one file of a log, from `to_skip` bytes on, which an earlier file holds, too.
+
+    following: the next file. When all batches were taken, source_file describes this one, and repeated_bytes
+    says how much of the following one stands here already.
+    """
+
+    source_file: SourceFile
+    repeated_bytes: int
+
+    def __init__(
+        self,
+        path: Path,
+        file_index: int,
+        following: Path | None,
+        to_skip: int,
+        on_bytes: Callable[[int], None],
+    ) -> None:
+        self._path = path
+        self._file_index = file_index
+        self._following = following
+        self._to_skip = to_skip
+        self._on_bytes = on_bytes
+
+    def batches(self, findings: Findings) -> Iterator[LineBatch]:
+        """All lines; counts them. Raises RecordError if the file cannot be read."""
+        stream = SourceStream(self._path, error=RecordError, on_bytes=self._on_bytes)
+        search = RepeatSearch(self._path, self._following) if self._following is not None else None
+        next_line, to_skip = 1, self._to_skip
+        for block in stream.blocks():
             if search is not None:
-                repeated_bytes = search.repeated_bytes()
-                if repeated_bytes:
-                    findings.warn(
-                        f"{search.following.name} begins with lines that {stream.name} holds, too: left out there"
-                    )
-            assert stream.source_file is not None
-            self.files.append(stream.source_file)
+                search.see(block)
+            skipped = block[:to_skip]
+            to_skip -= len(skipped)
+            num_skipped = skipped.count(b"\n") + (bool(skipped) and not skipped.endswith(b"\n"))
+            findings.num_duplicates += num_skipped
+            data = block[len(skipped) :]
+            is_start = next_line == 1 and not skipped
+            next_line += num_skipped
+            batch = LineBatch(
+                stream.name,
+                self._file_index,
+                next_line,
+                data.removeprefix(_BYTE_ORDER_MARK) if is_start else data,
+            )
+            next_line += batch.num_lines
+            findings.num_lines += num_skipped + batch.num_lines
+            if batch.data:
+                yield batch
+        self.repeated_bytes = 0
+        if search is not None:
+            self.repeated_bytes = search.repeated_bytes()
+            if self.repeated_bytes:
+                findings.warn(
+                    f"{search.following.name} begins with lines that {stream.name} holds, too: left out there"
+                )
+        assert stream.source_file is not None
+        self.source_file = stream.source_file
 
 
 def head_lines(path: Path) -> list[bytes]:
