@@ -50,6 +50,7 @@ PURE = (
     "loadgen/percentiles.py",
     "loadgen/plan/**/*.py",
     "loadgen/replay/calibration.py",
+    "loadgen/replay/clock_offset.py",
     "loadgen/replay/completion.py",
     "loadgen/replay/consent.py",
     "loadgen/replay/dialects/**/*.py",
