@@ -19,8 +19,9 @@ from loadgen.advise.search import Budget, Outlook, certainty, choose, search
 from loadgen.advise.setting import Setting, candidates, elsewhere
 from loadgen.advise.terminal import render
 from loadgen.cli import console
-from loadgen.cli import experiment as bench
 from loadgen.cli import shape_options as options
+from loadgen.cli.bench import Bench, shape_of_load
+from loadgen.cli.experiment import print_rows
 from loadgen.cli.plan import show_plan
 from loadgen.cli.simulate import CharsPerToken, CostFile, FitFiles, cost_of
 from loadgen.durations import format_duration, parse_duration_s
@@ -197,7 +198,7 @@ def advise(  # one local a option: the command line is wide, and flat is how it 
         render(advice, console.out())
         if rows:
             console.out().print(Text("\nreplayed"))
-            bench.print_rows(rows)
+            print_rows(rows)
     raise typer.Exit(_code(advice, rows))
 
 
@@ -220,7 +221,7 @@ def _question(source: Path, given: Mapping[str, Any], present: str | None) -> Qu
         sent = _trace_of(schedule)
         if present is None:
             present = _flags_of((facts.get("target") or {}).get("facts"))
-        plain = bench.shape_of_load({}, seed=given["seed"], where="run")
+        plain = shape_of_load({}, seed=given["seed"], where="run")
         return Question(sent, schedule, present, lambda k: plan(draw_like(sent, seed=k + 1), plain), None)
     trace = read_trace(source)
     shape = options.shape_from(**given)
@@ -320,7 +321,7 @@ def _verified(
     }  # fmt: skip
     folder = ExperimentFolder.create(params["out_dir"], "advice", {**settings, "shape": _plain(given)})
     write_trace(question.trace, folder.path / "trace.parquet")
-    made = bench.Bench(settings, folder, {"trace": question.schedule})
+    made = Bench(settings, folder, {"trace": question.schedule})
     console.note(
         f"replaying {len(made.cells)} runs of {format_duration(question.schedule.end_ns / 1e9)}; {folder.path}"
     )

@@ -11,7 +11,7 @@ from rich.table import Table
 from rich.text import Text
 
 from loadgen.cli import console
-from loadgen.cli.experiment import WIDE, Bench, shape_of_load
+from loadgen.cli.bench import WIDE, Bench, shape_of_load
 from loadgen.compare.compared_run import UnusableRun
 from loadgen.errors import ExitCode
 from loadgen.experiment.capacity import Capacity, Probe, capacity_of, next_speed
@@ -25,7 +25,7 @@ from loadgen.plan.schedule import Schedule
 _MAX_VOID = 3
 
 
-def find_capacity(bench: Bench, *, precision: float, confirm: int, as_json: bool) -> int:
+def search_capacity(bench: Bench, *, precision: float, confirm: int, as_json: bool) -> int:
     """Search for each target and load of the experiment, and show what was found; the exit code."""
     log = CapacityLog(bench.folder.path)
     try:

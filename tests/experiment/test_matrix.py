@@ -10,7 +10,8 @@ from typing import Any
 
 import pytest
 
-from loadgen.cli.experiment import READY, shape_of_load
+from loadgen.cli.bench import shape_of_load
+from loadgen.cli.experiment import READY
 from loadgen.errors import UsageError
 from loadgen.experiment.matrix import Cell, Matrix, matrix_from, read_matrix
 from loadgen.simulate.simulated_run import server_config
