@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -20,6 +20,7 @@ from loadgen.trace.moments import calendar_ns
 _MAY_BE_EMPTY = ("request", "request_method", "request_uri", "uri")
 # A block in which lines cannot be told apart is cut in pieces, and these again, before lines are matched singly.
 _SMALLEST_PIECE = 1 << 14
+_HEAD_LINES = 1000
 
 Lines = npt.NDArray[np.int64]
 
@@ -43,6 +44,14 @@ class AccessColumns:
             moments.append(ns - (offset_ns or 0))
         of_row: npt.NDArray[np.int64] = np.array(moments, dtype=np.int64)[np.asarray(coded.indices)]
         return of_row
+
+
+def pattern_of(batch: LineBatch, patterns: Sequence[NginxPattern]) -> NginxPattern:
+    """The first of `patterns` that one of the first lines matches; the first of all if none does."""
+    head = b"\n".join(batch.lines()[:_HEAD_LINES])
+    return next(
+        (one for one in patterns if any(any(found) for found in one.regex.findall(head))), patterns[0]
+    )
 
 
 def read_access_lines(

@@ -45,7 +45,7 @@ def count_or_none(value: object) -> int | None:
 def duration_ns_or_none(value: object, unit_ns: int) -> int | None:
     """Nanoseconds of a number of units, also in quotes; None where missing. Raises ValueError.
 
-    unit_ns: 0 for durations that carry their units, such as 1m2.5s or 873.1µs.
+    unit_ns: of bare numbers; 0 refuses these. Durations with units, such as 1m2.5s, are read as they say.
     """
     if value is None or isinstance(value, bool) or not isinstance(value, int | float | str):
         if value is None:
@@ -54,7 +54,8 @@ def duration_ns_or_none(value: object, unit_ns: int) -> int | None:
     text = str(value).strip()
     if text.lower() in ("", "-", "null", "none", "nan"):
         return None
-    duration_ns = number_ns(text, unit_ns) if unit_ns else written_duration_ns(text)
+    carries_unit = not unit_ns or _WRITTEN_PART.match(text) is not None
+    duration_ns = written_duration_ns(text) if carries_unit else number_ns(text, unit_ns)
     if duration_ns < 0:
         raise ValueError(f"the duration is negative ({text})")
     return duration_ns

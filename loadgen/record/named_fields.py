@@ -24,16 +24,17 @@ NO_ARRIVAL = "the duration is missing, so the arrival cannot be had"
 class NamedFields:
     """Reads rows by named fields: the moment, the duration, lengths, model, status, session.
 
-    Raises RecordError if the settings do not say enough to get arrivals and lengths.
+    Without any field of a length the requests are arrivals alone. Raises RecordError if the settings do not say
+    enough to get arrivals, or name lengths of the output without those of the input.
     """
 
     def __init__(self, settings: RecordSettings) -> None:
         if settings.time_field is None:
             raise RecordError("which field holds the time?", hint="give --time FIELD")
-        if not any(column.startswith("input_") for column in settings.length_fields):
+        if settings.length_fields and not any(name.startswith("input_") for name in settings.length_fields):
             raise RecordError(
                 "which field holds the length of the input?",
-                hint="give --input-tokens, --input-chars or --input-bytes FIELD",
+                hint="give --input-tokens, --input-chars or --input-bytes FIELD, or no lengths for arrivals alone",
             )
         self.time: str = settings.time_field
         self._settings = settings

@@ -5,7 +5,8 @@ resolution of 1 s. It looks like nginx's `combined`, whose stamp is the completi
 apart by their look, so the format has to be named. %D is the duration in us, %T in s, %I and %O bytes with headers
 (mod_logio), %b and %B bytes of the body.
 
-Without --log-format the lines are expected as `combined` with ` %I %D` behind it.
+Without --log-format the lines are taken as `combined`, with ` %I %D`, ` %I %O %D` or nothing behind
+it, or as `common`.
 """
 
 from __future__ import annotations
@@ -16,17 +17,25 @@ from collections.abc import Iterable, Iterator, Sequence
 import pyarrow as pa
 
 from loadgen.errors import RecordError, UsageError
-from loadgen.record.access_lines import read_access_lines
+from loadgen.record.access_lines import pattern_of, read_access_lines
 from loadgen.record.decimal_columns import counts, nanoseconds
 from loadgen.record.findings import Findings
 from loadgen.record.formats.log_format import StampFacts
-from loadgen.record.formats.nginx_pattern import compile_log_format
+from loadgen.record.formats.nginx_pattern import NginxPattern, compile_log_format
 from loadgen.record.line_batch import LineBatch
 from loadgen.record.request_batch import RequestBatch
 from loadgen.record.request_filter import RequestFilter
 from loadgen.record.settings import RecordSettings
 
-_DEFAULT = '%h %l %u %t "%r" %>s %O "%{Referer}i" "%{User-Agent}i" %I %D'
+_COMMON = '%h %l %u %t "%r" %>s %b'
+_COMBINED = _COMMON + ' "%{Referer}i" "%{User-Agent}i"'
+# In the order in which they are tried; the numbers behind the agent tell them apart.
+_DEFAULTS = (
+    '%h %l %u %t "%r" %>s %O "%{Referer}i" "%{User-Agent}i" %I %D',
+    _COMBINED + " %I %O %D",
+    _COMBINED,
+    _COMMON,
+)
 _DIRECTIVE = re.compile(r"%(?:[<>]|!?\d{3}(?:,\d{3})*)*(?:\{([^}]*)\})?(\^?[A-Za-z]{1,2}|%)")
 _VARIABLES = {
     "r": "request",
@@ -55,9 +64,9 @@ class ApacheFormat:
 
     def __init__(self, settings: RecordSettings) -> None:
         self._filter = RequestFilter(settings.path_prefixes)
-        self._log_format = settings.log_format or _DEFAULT
-        self._pattern = compile_log_format(_translated(self._log_format))
-        if not self._pattern.has("time_local"):
+        formats = (settings.log_format,) if settings.log_format else _DEFAULTS
+        self._patterns = {text: compile_log_format(_translated(text)) for text in formats}
+        if not all(pattern.has("time_local") for pattern in self._patterns.values()):
             raise UsageError("--log-format has no %t, so arrivals cannot be had")
 
     @staticmethod
@@ -70,19 +79,23 @@ class ApacheFormat:
 
     def read(self, batches: Iterable[LineBatch], findings: Findings) -> Iterator[RequestBatch]:
         findings.assume(self._filter.description)
-        if self._log_format == _DEFAULT:
-            findings.assume(f"lines are {_DEFAULT} (--log-format overrides)")
         findings.warn("%t has a resolution of 1 s: bursts within a second are lost")
+        pattern: NginxPattern | None = None
         for batch in batches:
-            lines = read_access_lines(batch, self._pattern, self._filter, findings)
+            if pattern is None:
+                pattern = pattern_of(batch, tuple(self._patterns.values()))
+                if len(self._patterns) > 1:
+                    text = next(text for text, one in self._patterns.items() if one is pattern)
+                    findings.assume(f"lines are {text} (--log-format overrides)")
+            lines = read_access_lines(batch, pattern, self._filter, findings)
             values: dict[str, object] = {"endpoint": lines.endpoints}
             try:
                 arrival_ns = lines.moments_ns("time_local")
                 for name, unit_ns in _DURATIONS.items():
-                    if self._pattern.has(name) and "duration_ns" not in values:
+                    if pattern.has(name) and "duration_ns" not in values:
                         values["duration_ns"] = pa.array(nanoseconds(lines.values[name], unit_ns))
                 for column, names in _LENGTHS.items():
-                    found = next((name for name in names if self._pattern.has(name)), None)
+                    found = next((name for name in names if pattern.has(name)), None)
                     if found is not None:
                         values[column] = counts(lines.values[found])
             except ValueError as exc:

@@ -1,7 +1,7 @@
-"""Envoy's default text access log: [START_TIME] is the arrival, in ms, UTC; written at completion.
+"""Envoy's and Istio's default text access logs: [START_TIME] is the arrival, in ms, UTC; written at completion.
 
-Source: envoyproxy.io, access log usage. Behind the flags stand BYTES_RECEIVED and BYTES_SENT (bodies), DURATION
-(ms, from start to last byte) and the upstream's time. Code 0 means that no response began.
+Source: envoyproxy.io, access log usage. Behind the flags (and Istio's details) stand BYTES_RECEIVED and BYTES_SENT
+(bodies), DURATION (ms, from start to last byte) and the upstream's time. Code 0 means that no response began.
 """
 
 from __future__ import annotations
@@ -11,18 +11,22 @@ from collections.abc import Iterable, Iterator, Sequence
 import pyarrow as pa
 
 from loadgen.errors import RecordError
-from loadgen.record.access_lines import read_access_lines
+from loadgen.record.access_lines import pattern_of, read_access_lines
 from loadgen.record.decimal_columns import counts, nanoseconds
 from loadgen.record.findings import Findings
 from loadgen.record.formats.log_format import StampFacts
-from loadgen.record.formats.nginx_pattern import compile_log_format
+from loadgen.record.formats.nginx_pattern import NginxPattern, compile_log_format
 from loadgen.record.line_batch import LineBatch
 from loadgen.record.request_batch import RequestBatch
 from loadgen.record.request_filter import RequestFilter
 from loadgen.record.settings import RecordSettings
 
-_DEFAULT = compile_log_format(
-    '[$start_time] "$request" $status $flags $request_length $bytes_sent $duration_ms $service_time "$rest'
+_PATTERNS = tuple(
+    compile_log_format(
+        f'[$start_time] "$request" $status $flags {details}$request_length $bytes_sent $duration_ms '
+        '$service_time "$rest'
+    )
+    for details in ("", '$details $termination "$failure" ')
 )
 
 
@@ -34,15 +38,18 @@ class EnvoyFormat:
 
     @staticmethod
     def looks_like(head: Sequence[bytes]) -> bool:
-        return any(any(found) for line in head[:20] for found in _DEFAULT.regex.findall(line))
+        text = b"\n".join(head[:20])
+        return any(any(found) for pattern in _PATTERNS for found in pattern.regex.findall(text))
 
     def stamp_facts(self) -> StampFacts:
         return StampFacts(marks="arrival", arrival_from="START_TIME as it stands")
 
     def read(self, batches: Iterable[LineBatch], findings: Findings) -> Iterator[RequestBatch]:
         findings.assume(self._filter.description)
+        pattern: NginxPattern | None = None
         for batch in batches:
-            lines = read_access_lines(batch, _DEFAULT, self._filter, findings)
+            pattern = pattern or pattern_of(batch, _PATTERNS)
+            lines = read_access_lines(batch, pattern, self._filter, findings)
             try:
                 yield RequestBatch(
                     lines.moments_ns("start_time"),

@@ -62,9 +62,12 @@ class LangfuseFormat:
 
     @staticmethod
     def looks_like(head: Sequence[bytes]) -> bool:
-        return has_keys(head, (*_Export.layout.keys, "trace_id")) or has_keys(
-            head, (*_Api.layout.keys, "traceId")
+        marks = (
+            (*_Export.layout.keys, "trace_id"),
+            (*_Export.layout.keys, "usage_details"),
+            (*_Api.layout.keys, "traceId"),
         )
+        return any(has_keys(head, keys) for keys in marks)
 
     def stamp_facts(self) -> StampFacts:
         return self._lines.stamp_facts()

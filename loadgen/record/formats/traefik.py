@@ -1,4 +1,4 @@
-"""Traefik access logs as JSON: StartUTC is the arrival, to 1 ns.
+"""Traefik access logs as JSON: StartUTC is the arrival, to 1 ns; StartLocal is the same moment.
 
 Source: traefik/traefik pkg/middlewares/accesslog.
 Duration is in ns; time is the moment of logging, in whole seconds, and is not used.
@@ -13,8 +13,8 @@ class TraefikFormat(JsonLinesFormat):
     """Traefik JSON lines."""
 
     layout = JsonLayout(
-        keys=("StartUTC", "Duration", "DownstreamStatus"),
-        time=("StartUTC",),
+        keys=("Duration", "DownstreamStatus"),
+        time=("StartUTC", "StartLocal"),
         marks="arrival",
         duration="Duration",
         duration_unit="ns",

@@ -23,10 +23,14 @@ from loadgen.record.settings import RecordSettings
 from loadgen.record.zone import ZoneClock, parse_zone
 from loadgen.trace.moments import calendar_ns
 
+# Colours may stand before and behind each word of the prefix.
+_COLOUR = rb"(?:\x1b\[[0-9;]*m)*"
 _LINE = re.compile(
-    rb"^(?:\x1b\[[0-9;]*m)*(?:\(\w+ pid=\d+\) )?(?:\x1b\[[0-9;]*m)*(?:INFO|DEBUG) (\d\d-\d\d) (\d\d:\d\d:\d\d) "
-    rb"\[[^\]]*\] (?:\x1b\[[0-9;]*m)*"
-    rb"(Received request|Request|Generated response) ([^\s:]+)(?:( details)?: | \((streaming complete)\): )"
+    rb"^%(c)s(?:\(\w+ pid=\d+\)%(c)s %(c)s)?(?:INFO|DEBUG)%(c)s %(c)s(\d\d-\d\d) (\d\d:\d\d:\d\d)%(c)s "
+    # Older versions write the place as `async_llm_engine.py:174]`.
+    rb"%(c)s\[?[\w./]+:\d+\]%(c)s %(c)s"
+    % {b"c": _COLOUR}
+    + rb"(Received request|Request|Generated response) ([^\s:]+)(?:( details)?: | \((streaming complete)\): )"
 )
 _HALF_YEAR_NS = 183 * 86_400 * 10**9
 _SHARE_AT_TOP = 0.1
