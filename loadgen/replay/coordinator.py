@@ -79,20 +79,22 @@ async def run_workers(
             for task in sampling:
                 task.cancel()
             await asyncio.gather(*sampling, return_exceptions=True)
-            if signals.count > 1:
-                raise KeyboardInterrupt
-            return Ending(
-                signal_name=signals.first,
-                lost=dict(sorted(crew.lost.items())),
-                workers=tuple(
-                    {"worker": worker, **asdict(done.health)}
-                    for worker, done in sorted(crew.finished.items())
-                ),
-                run_end_ns=clock.now_ns(),
-                gave_up=crew.gave_up,
-            )
+            run_end_ns = clock.now_ns()
         finally:
             workers.close()
+        # What was pressed while they closed is heard, too.
+        await asyncio.sleep(0.01)
+        if signals.count > 1:
+            raise KeyboardInterrupt
+        return Ending(
+            signal_name=signals.first,
+            lost=dict(sorted(crew.lost.items())),
+            workers=tuple(
+                {"worker": worker, **asdict(done.health)} for worker, done in sorted(crew.finished.items())
+            ),
+            run_end_ns=run_end_ns,
+            gave_up=crew.gave_up,
+        )
 
 
 class _Crew:
