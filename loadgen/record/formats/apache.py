@@ -66,6 +66,7 @@ class ApacheFormat:
         self._filter = RequestFilter(settings.path_prefixes)
         formats = (settings.log_format,) if settings.log_format else _DEFAULTS
         self._patterns = {text: compile_log_format(_translated(text)) for text in formats}
+        self._pattern: NginxPattern | None = None
         if not all(pattern.has("time_local") for pattern in self._patterns.values()):
             raise UsageError("--log-format has no %t, so arrivals cannot be had")
 
@@ -80,13 +81,12 @@ class ApacheFormat:
     def read(self, batches: Iterable[LineBatch], findings: Findings) -> Iterator[RequestBatch]:
         findings.assume(self._filter.description)
         findings.warn("%t has a resolution of 1 s: bursts within a second are lost")
-        pattern: NginxPattern | None = None
         for batch in batches:
-            if pattern is None:
-                pattern = pattern_of(batch, tuple(self._patterns.values()))
-                if len(self._patterns) > 1:
-                    text = next(text for text, one in self._patterns.items() if one is pattern)
-                    findings.assume(f"lines are {text} (--log-format overrides)")
+            # The first lines tell, to those who read the others in other processes, too.
+            pattern = self._pattern = self._pattern or pattern_of(batch, tuple(self._patterns.values()))
+            if len(self._patterns) > 1:
+                text = next(text for text, one in self._patterns.items() if one == pattern)
+                findings.assume(f"lines are {text} (--log-format overrides)")
             lines = read_access_lines(batch, pattern, self._filter, findings)
             values: dict[str, object] = {"endpoint": lines.endpoints}
             try:
