@@ -41,6 +41,16 @@ VLLM_PREFIX = (
 )
 VLLM_COLOUR = "\x1b[32mINFO\x1b[0m \x1b[90m10-25 00:59:58\x1b[0m \x1b[90m[entrypoints/logger.py:42]\x1b[0m "
 VLLM_COLOUR += f"Received request a: '{IDS}"
+VLLM_COMPOSE = f"vllm-1  | {VLLM_PREFIX}"
+VLLM_POD = f"[pod/vllm-0/vllm] {VLLM_PREFIX}"
+SGLANG_OLD = (
+    "[2026-10-25 00:59:58] Receive: obj=GenerateReqInput(text='it\\'s, rid=\"x\"', rid='1f', stream=True)\n"
+)
+SGLANG_OLD += (
+    "[2026-10-25 00:59:59] Finish: obj=GenerateReqInput(text=\"it's, rid='x'\", rid='1f'), out={'text': 'a', "
+)
+SGLANG_OLD += "'meta_info': {'id': '1f', 'prompt_tokens': 3, 'completion_tokens': 2}}"
+SGLANG_COMPOSE = "\n".join(f"sglang-1 | {line}" for line in SGLANG_OLD.splitlines())
 OF_2026 = {"year": 2026, "zone": "UTC"}
 TABLE: dict[str, Any] = {"time_field": "t"}
 
@@ -57,6 +67,10 @@ CASES: list[tuple[str, str, str, dict[str, Any], int, int | None, int | None, in
     ("vllm old place", VLLM_OLD, "auto", OF_2026, START_NS, 3, None, 0),
     ("vllm coloured prefix", VLLM_PREFIX, "auto", OF_2026, START_NS, 3, None, 0),
     ("vllm coloured words", VLLM_COLOUR, "auto", OF_2026, START_NS, 3, None, 0),
+    ("vllm of docker compose", VLLM_COMPOSE, "auto", OF_2026, START_NS, 3, None, 0),
+    ("vllm of kubectl --prefix", VLLM_POD, "auto", OF_2026, START_NS, 3, None, 0),
+    ("sglang rid behind the text", SGLANG_OLD, "auto", {"zone": "UTC"}, START_NS, 3, 2, 0),
+    ("sglang of docker compose", SGLANG_COMPOSE, "auto", {"zone": "UTC"}, START_NS, 3, 2, 0),
     ("jsonl of arrivals", '{"t": 1792889998}', "jsonl", TABLE, START_NS, None, None, 0),
     ("csv of arrivals", "t;x\n1792889998;1", "csv", TABLE, START_NS, None, None, 0),
     ("logfmt of arrivals", "t=1792889998 a=1 b=2", "logfmt", TABLE, START_NS, None, None, 0),

@@ -12,6 +12,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from loadgen.errors import RecordError
 from loadgen.record.findings import Findings
 from loadgen.record.formats.log_format import StampFacts
+from loadgen.record.formats.source_prefix import SOURCE_PREFIX
 from loadgen.record.joined_requests import JoinedRequests
 from loadgen.record.line_batch import LineBatch
 from loadgen.record.prefix_blocks import PrefixBlocks
@@ -20,9 +21,11 @@ from loadgen.record.settings import RecordSettings
 from loadgen.record.zone import ZoneClock, parse_zone
 from loadgen.trace.moments import calendar_ns
 
+# The rid stands first, or behind the text in older versions; texts are skipped whole, since they may hold `rid=`.
 _LINE = re.compile(
-    rb"\[(\d{4}-\d\d-\d\d \d\d:\d\d:\d\d)[^\]]*\] (Receive|Finish): obj=\w+\(rid='([^']+)'"
-    rb"(?:.*?\bstream=(True|False))?"
+    rb"%s\[(\d{4}-\d\d-\d\d \d\d:\d\d:\d\d)[^\]]*\] (Receive|Finish): obj=\w+\("
+    rb"(?:(?:'(?:[^'\\]|\\.)*'|\"(?:[^\"\\]|\\.)*\"|[^'\"])*?[ ,])??rid='([^']+)'"
+    rb"(?:.*?\bstream=(True|False))?" % SOURCE_PREFIX
 )
 _PROMPT = re.compile(
     rb"\binput_ids=\[(?P<ids>[\d, ]+)\]|\btext=(?P<text>'(?:[^'\\]|\\.)*'|\"(?:[^\"\\]|\\.)*\")"

@@ -15,6 +15,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from loadgen.errors import RecordError
 from loadgen.record.findings import Findings
 from loadgen.record.formats.log_format import StampFacts
+from loadgen.record.formats.source_prefix import SOURCE_PREFIX
 from loadgen.record.joined_requests import JoinedRequest, JoinedRequests
 from loadgen.record.line_batch import LineBatch
 from loadgen.record.prefix_blocks import PrefixBlocks
@@ -26,10 +27,10 @@ from loadgen.trace.moments import calendar_ns
 # Colours may stand before and behind each word of the prefix.
 _COLOUR = rb"(?:\x1b\[[0-9;]*m)*"
 _LINE = re.compile(
-    rb"^%(c)s(?:\(\w+ pid=\d+\)%(c)s %(c)s)?(?:INFO|DEBUG)%(c)s %(c)s(\d\d-\d\d) (\d\d:\d\d:\d\d)%(c)s "
+    rb"^%(prefix)s%(c)s(?:\(\w+ pid=\d+\)%(c)s %(c)s)?(?:INFO|DEBUG)%(c)s %(c)s(\d\d-\d\d) (\d\d:\d\d:\d\d)%(c)s "
     # Older versions write the place as `async_llm_engine.py:174]`.
     rb"%(c)s\[?[\w./]+:\d+\]%(c)s %(c)s"
-    % {b"c": _COLOUR}
+    % {b"c": _COLOUR, b"prefix": SOURCE_PREFIX}
     + rb"(Received request|Request|Generated response) ([^\s:]+)(?:( details)?: | \((streaming complete)\): )"
 )
 _HALF_YEAR_NS = 183 * 86_400 * 10**9
