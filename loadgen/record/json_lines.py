@@ -42,7 +42,7 @@ class JsonLayout:
     keys: an object that lacks one of them is no request of this log, and counts as other. only: values that
     mark a request. marks: what the time stamps; from a completion the duration is subtracted. zone: of stamps
     without one, by the format's documentation. failed: values that mark a failure, whose token counts
-    of 0 mean "not known".
+    of 0 mean "not known". whole_seconds: those of `time` that are cut to seconds, so that bursts are lost.
     """
 
     keys: tuple[str, ...]
@@ -65,6 +65,7 @@ class JsonLayout:
     target: str | None = None
     only: Mapping[str, object] = field(default_factory=dict)
     failed: Mapping[str, object] = field(default_factory=dict)
+    whole_seconds: tuple[str, ...] = ()
 
 
 class JsonLinesFormat:
@@ -78,6 +79,7 @@ class JsonLinesFormat:
         self._blocks = None if settings.prefix_salt is None else PrefixBlocks(settings.prefix_salt)
         zone = settings.zone or layout.zone
         self._stamps = StampReader(layout.time_unit, zone)
+        self._coarse_time: str | None = None
         self._ends = StampReader(layout.time_unit, zone)
         moments = (*layout.time, layout.end, layout.first_token)
         paths = (
@@ -116,7 +118,12 @@ class JsonLinesFormat:
         """What the stamps meant."""
         layout = self.layout
         subtracted = f" - {layout.duration}" if layout.marks == "completion" else ""
-        return StampFacts(layout.marks, layout.time[0] + subtracted, zone=self._stamps.zone_used)
+        return StampFacts(
+            layout.marks,
+            (self._coarse_time or layout.time[0]) + subtracted,
+            resolution_ns=None if self._coarse_time is None else 10**9,
+            zone=self._stamps.zone_used,
+        )
 
     def read(self, batches: Iterable[LineBatch], findings: Findings) -> Iterator[RequestBatch]:
         """The requests in `batches`."""
@@ -127,6 +134,7 @@ class JsonLinesFormat:
             rows = _Rows(columns.numbers, columns.values)
             endpoints = self._endpoints(rows) if self._has_path else None
             rows, endpoints = self._kept(rows, endpoints)
+            self._note_coarse_time(rows, findings)
             requests, faults = self._requests(rows, endpoints, batch.places(rows.numbers))
             findings.num_other += batch.num_lines - len(rows.numbers) - len(columns.faults)
             findings.add_faults(batch, rows.numbers, faults, columns.faults)
@@ -148,6 +156,19 @@ class JsonLinesFormat:
             return rows, endpoints
         kept = np.flatnonzero(keep).tolist()
         return rows.taken(kept), None if endpoints is None else [endpoints[row] for row in kept]
+
+    def _note_coarse_time(self, rows: _Rows, findings: Findings) -> None:
+        """Warn if a row tells its time in whole seconds alone."""
+        for path in self.layout.whole_seconds:
+            finer = self.layout.time[: self.layout.time.index(path)]
+            if any(value is None for value in rows.first(finer)) and any(
+                value is not None for value in rows.values[path]
+            ):
+                self._coarse_time = path
+                findings.warn(
+                    f"{path} has a resolution of 1 s, and lines have no {finer[0]}: bursts are lost"
+                )
+                return
 
     def _requests(
         self, rows: _Rows, endpoints: list[str | None] | None, place_of: Callable[[int], str]

@@ -158,3 +158,17 @@ def test_requests_logged_at_completion_are_recorded_as_they_arrived(
             strict=True,
         )
         assert sorted(got) == expected
+
+
+def test_json_without_msec_is_told_to_be_coarse(tmp_path: Path) -> None:
+    path = tmp_path / "access.json"
+    entry = {
+        "time_iso8601": "2026-10-25T01:00:00+00:00",
+        "request": "POST /v1 HTTP/1.1",
+        "request_time": 1.503,
+    }
+    path.write_text(json.dumps(entry) + "\n", encoding="utf-8")
+    recording = record_logs([path], "nginx-json", RecordSettings())
+    assert recording.fidelity.resolution_ns == 10**9
+    assert recording.trace.metadata.arrival_from == "time_iso8601 - request_time"
+    assert any("time_iso8601 has a resolution of 1 s" in text for text in recording.fidelity.warnings)

@@ -51,6 +51,16 @@ SGLANG_OLD += (
 )
 SGLANG_OLD += "'meta_info': {'id': '1f', 'prompt_tokens': 3, 'completion_tokens': 2}}"
 SGLANG_COMPOSE = "\n".join(f"sglang-1 | {line}" for line in SGLANG_OLD.splitlines())
+NGINX_JSON = json.dumps(
+    {
+        "time_local": "25/Oct/2026:03:00:00 +0200",
+        "request_method": "POST",
+        "request_uri": "/v1",
+        "request_time": "2.000",
+        "request_length": "402",
+        "status": "200",
+    }
+)
 OF_2026 = {"year": 2026, "zone": "UTC"}
 TABLE: dict[str, Any] = {"time_field": "t"}
 
@@ -60,6 +70,7 @@ CASES: list[tuple[str, str, str, dict[str, Any], int, int | None, int | None, in
     ("apache no body", f'{COMMON} - "-" "d"', "apache", {}, START_NS, None, None, 0),
     ("apache common", f"{COMMON} 5301", "apache", {}, START_NS, None, 5301, 0),
     ("apache io and D", f'{COMMON} 1 "-" "d" 402 5301 1503122', "apache", {}, START_NS, 402, 5301, 0),
+    ("nginx-json without msec", NGINX_JSON, "auto", {}, START_NS, 402, None, 0),
     ("istio text", f"{ISTIO}\n{TCP}", "auto", {}, PAST_NS, 402, 91, 1),
     ("traefik without StartUTC", TRAEFIK, "auto", {}, PAST_NS, 402, None, 0),
     ("caddy duration as text", CADDY, "auto", {}, PAST_NS, 402, 5, 0),

@@ -1,21 +1,25 @@
 """nginx access logs as JSON: msec and request_time, so arrival = msec - request_time.
 
-$msec is taken at completion and is exact to 1 ms; it is a string or a number.
-The names are those of nginx's variables.
+$msec is taken at completion and is exact to 1 ms; it is a string or a number. Without it the completion is
+$time_iso8601 or $time_local, in whole seconds. The names are those of nginx's variables.
 """
 
 from __future__ import annotations
 
-from loadgen.record.json_lines import JsonLayout, JsonLinesFormat
+from collections.abc import Sequence
+
+from loadgen.record.json_lines import JsonLayout, JsonLinesFormat, has_keys
+
+_COARSE = ("time_iso8601", "time_local")
 
 
 class NginxJsonFormat(JsonLinesFormat):
     """nginx JSON lines."""
 
     layout = JsonLayout(
-        keys=("msec", "request_time"),
-        time=("msec",),
-        time_unit="s",
+        keys=("request_time",),
+        time=("msec", *_COARSE),
+        whole_seconds=_COARSE,
         marks="completion",
         duration="request_time",
         lengths={"input_bytes": ("request_length",), "output_bytes": ("bytes_sent", "body_bytes_sent")},
@@ -24,3 +28,8 @@ class NginxJsonFormat(JsonLinesFormat):
         method="request_method",
         target="request_uri",
     )
+
+    @classmethod
+    def looks_like(cls, head: Sequence[bytes]) -> bool:
+        """Whether one of these first lines has the names of a time and of the duration."""
+        return any(has_keys(head, (*cls.layout.keys, time)) for time in cls.layout.time)
