@@ -285,3 +285,36 @@ def test_an_element_that_is_no_json_is_one_fault_and_the_next_is_read() -> None:
 def test_every_wrapper_is_documented() -> None:
     page = (Path(__file__).parents[2] / "docs" / "recording.md").read_text(encoding="utf-8")
     assert [name for name in WRAPPERS if f"| {name} |" not in page] == []
+
+
+def test_entries_of_logcli_are_put_in_order(tmp_path: Path) -> None:
+    """Newest first as they are, an answer would come before its request."""
+    lines = [
+        "INFO 10-25 00:59:59 [logger.py:68] Generated response a (streaming complete): output_token_ids: [9, 4]",
+        "INFO 10-25 00:59:58 [logger.py:42] Received request a: prompt: 'x', prompt_token_ids: [1, 2, 3], x",
+    ]
+    stamps = ["2026-10-25T02:59:59.1+02:00", "2026-10-25T00:59:58.704511544Z"]
+    path = tmp_path / "out.jsonl"
+    entries = [
+        json.dumps({"labels": {"app": "vllm"}, "line": line, "timestamp": stamp})
+        for line, stamp in zip(lines, stamps, strict=True)
+    ]
+    path.write_text("\n".join([*entries, '{"labels": {}, "li']) + "\n", encoding="utf-8")
+    recording = record_logs([path], "auto", RecordSettings(year=2026, zone="UTC"))
+    assert recording.trace.table.column("input_tokens").to_pylist() == [3]
+    assert recording.trace.table.column("output_tokens").to_pylist() == [2]
+    assert recording.fidelity.num_malformed == 1
+
+
+def test_moment_of_logcli_is_the_time_of_the_entry(tmp_path: Path) -> None:
+    path = tmp_path / "out.jsonl"
+    line = '{"took_ms": 500, "in": 3}'
+    path.write_text(json.dumps({"labels": {}, "line": line, "timestamp": STAMP}) + "\n", encoding="utf-8")
+    settings = RecordSettings(
+        time_field="@written",
+        stamp="completion",
+        duration_field="took_ms",
+        length_fields={"input_tokens": "in"},
+    )
+    recording = record_logs([path], "jsonl", settings)
+    assert recording.trace.metadata.origin_unix_ns == 1_792_890_001_500_000_001

@@ -9,6 +9,7 @@ from loadgen.record.wrappers.cri import CriWrapper
 from loadgen.record.wrappers.docker import DockerWrapper
 from loadgen.record.wrappers.documents import ArrayWrapper, CloudwatchWrapper, LokiWrapper
 from loadgen.record.wrappers.journald import JournaldWrapper
+from loadgen.record.wrappers.logcli import LogcliWrapper
 from loadgen.record.wrappers.nesting import NestedWrapper, unwrapped_head
 from loadgen.record.wrappers.stamped import StampedWrapper
 from loadgen.record.wrappers.syslog import SyslogWrapper
@@ -18,6 +19,7 @@ from loadgen.record.wrappers.wrapper import Wrapper
 WRAPPERS: Mapping[str, Wrapper] = {
     "cloudwatch": CloudwatchWrapper,
     "loki": LokiWrapper,
+    "logcli": LogcliWrapper,
     "array": ArrayWrapper,
     "docker": DockerWrapper,
     "cri": CriWrapper,
