@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import argparse
 import time
+from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -28,7 +29,7 @@ DECIDING = ("mean", "p50", "p99")
 WINDOWS = ("overall", "first half", "second half")
 PERCENTS = {"p50": 50, "p95": 95, "p99": 99}
 EFFECT = 1.05
-DEADLINE_S = 1.0  # a request that takes longer is not good; beyond four times this it failed
+DEADLINE_S = 0.5  # a request that takes longer is not good; beyond twice this it failed
 
 
 @dataclass(frozen=True)
@@ -181,7 +182,7 @@ def _statistics(latency_s: npt.NDArray[np.float32], span_s: float) -> Floats:
         "mean": latency_s.mean(axis=0, dtype=np.float64),
         **{name: ordered[rank] for name, rank in ranks.items()},
         "goodput": (latency_s <= DEADLINE_S).mean(axis=0),
-        "served rate": (latency_s <= 4 * DEADLINE_S).sum(axis=0) / span_s,
+        "served rate": (latency_s <= 2 * DEADLINE_S).sum(axis=0) / span_s,
     }
     return np.stack([columns[name] for name in STATISTICS], axis=-1).astype(np.float64)
 
@@ -246,8 +247,7 @@ def differs(outcome: Outcome) -> npt.NDArray[np.bool_]:
 
 def covered(outcome: Outcome, truth: Floats) -> tuple[float, Floats]:
     """(share of experiments all of whose intervals hold the truth, share by cell of the single intervals)."""
-    # A served rate of 1 in nearly all runs: what happens in one run of fifty, no spread can foretell.
-    known = ~np.isnan(outcome.low) & np.array([statistic != "served rate" for _, statistic in cells()])
+    known = ~np.isnan(outcome.low)
     within = (outcome.low - 1e-6 <= truth) & (truth <= outcome.high + 1e-6)
     alone = (outcome.alone[..., 0] - 1e-6 <= truth) & (truth <= outcome.alone[..., 1] + 1e-6)
     return float((within | ~known).all(axis=1).mean()), alone.mean(axis=0)
@@ -299,47 +299,54 @@ def main() -> None:
         given.write.write_text(text, encoding="utf-8")
 
 
-def tables(given: argparse.Namespace) -> list[str]:
+@dataclass(frozen=True)
+class Rows:
+    """The rows of one noise model at one load, in each of the tables."""
+
+    alarms: str
+    versus: str
+    coverage: str
+
+
+def rows_of(given: argparse.Namespace, noise: Noise, load: float) -> Rows:
     at = {statistic: cells().index(("overall", statistic)) for statistic in STATISTICS}
     deciding = [at[statistic] for statistic in DECIDING]
-    alarms, versus, coverage = [], [], []
+    shared = (given.pairs, given.run_s, given.repeats)
+    rng = np.random.default_rng(given.seed)
+    null, changed = (simulate(noise, load, effect, *shared, rng) for effect in (1.0, EFFECT))
+    same, other = (judged(one) for one in (null, changed))
+    found = (other.verdicts[:, deciding] == Verdict.WORSE.value).mean(axis=0)
+    any_alarm, deciding_alarm = (
+        differs(same).any(axis=1).mean(),
+        differs(same)[:, deciding].any(axis=1).mean(),
+    )
+    whole, alone = covered(other, changed.truth)
+    null_whole, _ = covered(same, null.truth)
+    blocked = [simulate(noise, load, effect, *shared, rng, "blocked") for effect in (1.0, EFFECT)]
+    welch = [[welch_p(one)[:, deciding] for one in pair] for pair in (blocked, (null, changed))]
+    pairs = [paired_p(one.differences())[:, deciding] for one in (null, changed)]
+    powers = [power_at_5(*two) for two in (*welch, pairs)]
+    raw = [(two[0] <= 0.05).mean(axis=0) for two in (*welch, pairs)]
+    compared = " | ".join(
+        f"{' / '.join(f'{share:.0%}' for share in one)}; {' / '.join(f'{p:.0%}' for p in power)}"
+        for one, power in zip(raw, powers, strict=True)
+    )
+    return Rows(
+        f"| {noise.name} | {load} | {any_alarm:.1%} | {deciding_alarm:.1%} | "
+        f"{' / '.join(f'{share:.0%}' for share in found)} | {_pairs(np.median(other.after), given.pairs)} |",
+        f"| {noise.name} | {load} | {compared} |",
+        f"| {noise.name} | {load} | {null_whole:.1%} / {whole:.1%} | "
+        f"{' / '.join(f'{100 * alone[at[statistic]]:.1f}' for statistic in STATISTICS)} |",
+    )
+
+
+def tables(given: argparse.Namespace) -> list[str]:
     started_s = time.monotonic()
-    for noise in NOISES:
-        if given.only not in noise.name:
-            continue
-        for load in (0.55, 0.75):
-            shared = (given.pairs, given.run_s, given.repeats)
-            rng = np.random.default_rng(given.seed)
-            null, changed = (simulate(noise, load, effect, *shared, rng) for effect in (1.0, EFFECT))
-            same, other = (judged(one) for one in (null, changed))
-            found = (other.verdicts[:, deciding] == Verdict.WORSE.value).mean(axis=0)
-            any_alarm, deciding_alarm = (
-                differs(same).any(axis=1).mean(),
-                differs(same)[:, deciding].any(axis=1).mean(),
-            )
-            alarms.append(
-                f"| {noise.name} | {load} | {any_alarm:.1%} | {deciding_alarm:.1%} | "
-                f"{' / '.join(f'{share:.0%}' for share in found)} | {_pairs(np.median(other.after), given.pairs)} |"
-            )
-            whole, alone = covered(other, changed.truth)
-            null_whole, _ = covered(same, null.truth)
-            coverage.append(
-                f"| {noise.name} | {load} | {null_whole:.1%} / {whole:.1%} | "
-                f"{' / '.join(f'{100 * alone[at[statistic]]:.1f}' for statistic in STATISTICS)} |"
-            )
-            blocked = [simulate(noise, load, effect, *shared, rng, "blocked") for effect in (1.0, EFFECT)]
-            welch = [[welch_p(one)[:, deciding] for one in pair] for pair in (blocked, (null, changed))]
-            pairs = [paired_p(one.differences())[:, deciding] for one in (null, changed)]
-            powers = [power_at_5(*two) for two in (*welch, pairs)]
-            raw = [(two[0] <= 0.05).mean(axis=0) for two in (*welch, pairs)]
-            versus.append(
-                f"| {noise.name} | {load} | "
-                + " | ".join(
-                    f"{' / '.join(f'{share:.0%}' for share in one)}; {' / '.join(f'{p:.0%}' for p in power)}"
-                    for one, power in zip(raw, powers, strict=True)
-                )
-                + " |"
-            )
+    noises = [noise for noise in NOISES if given.only in noise.name]
+    # Each has a generator of its own, so how many work at it changes nothing.
+    with ProcessPoolExecutor() as pool:
+        waiting = [pool.submit(rows_of, given, noise, load) for noise in noises for load in (0.55, 0.75)]
+        rows = [one.result() for one in waiting]
     minutes = (time.monotonic() - started_s) / 60
     sure = 100 * 1.96 * np.sqrt(0.05 * 0.95 / given.repeats)
     page = PAGE.format(
@@ -348,14 +355,15 @@ def tables(given: argparse.Namespace) -> list[str]:
         run_s=given.run_s,
         seed=given.seed,
         minutes=minutes,
+        deadline=DEADLINE_S,
         sure=sure,
         figures=len(cells()),
         statistics=", ".join(STATISTICS),
         by_statistic=" / ".join(STATISTICS),
         deciding=", ".join(DECIDING),
-        alarms="\n".join(alarms),
-        versus="\n".join(versus),
-        coverage="\n".join(coverage),
+        alarms="\n".join(one.alarms for one in rows),
+        versus="\n".join(one.versus for one in rows),
+        coverage="\n".join(one.coverage for one in rows),
     )
     return page.splitlines()
 
@@ -395,11 +403,13 @@ is given the threshold at which it calls noise a change in exactly 5 %: mean / p
 
 ## Coverage of the intervals
 
-All: share of experiments in which every interval of every figure but the served rate holds the truth at all looks
-(promised: 95 %), with nothing changed / with +5 %. Alone: the interval of one figure by itself at the end, in %
-(nominal: 95). The truth is the change over the very runs of the experiment, had each been run as both versions.
-The served rate loses requests in about one run of fifty, at random moments of overload: most experiments see none,
-and no interval made of what was seen covers that. The same holds for any failure that is rarer than the runs.
+All: share of experiments in which every interval of every figure holds the truth at all looks (promised: 95 %),
+with nothing changed / with +5 %. Where a change in work changes latencies by more at a higher level, and the level
+moves (trend, slow drift), the first pairs tell of another change than all pairs do, and this share is lower. Alone:
+the interval of one figure by itself at the end, in % (nominal: 95). The truth is the change over the very runs of
+the experiment, had each been run as both versions. A request is good within {deadline} s and served within twice that,
+which most runs miss somewhere: a failure that comes in one run of fifty is covered by no interval made of what was
+seen.
 
 | noise | load | all | alone: {by_statistic} |
 |---|---|---|---|

@@ -66,9 +66,8 @@ def _summary(comparison: Comparison) -> Iterable[str]:
         yield f"<p>{html.text(text)}.</p>"
     for line in words.failures(comparison):
         yield f"<p>{html.text(line)}</p>"
-    for one in comparison.deciding:
-        if one.reason:
-            yield f"<p>{html.text(f'{one.cell.text}: {one.reason}')}</p>"
+    for reason in words.reasons(comparison):
+        yield f"<p>{html.text(reason)}</p>"
 
 
 def _table(results: Iterable[CellResult], label: str) -> Iterable[str]:

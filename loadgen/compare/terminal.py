@@ -32,9 +32,8 @@ def render(comparison: Comparison, console: Console) -> None:
         _line(console, f"changed: {text}")
     console.print()
     _table(comparison.deciding, console)
-    for result in comparison.deciding:
-        if result.reason:
-            _line(console, f"  {result.cell.text}: {result.reason}")
+    for reason in words.reasons(comparison):
+        _line(console, f"  {reason}")
     _others(comparison, console)
     _success(comparison, console)
     _where(comparison, console)

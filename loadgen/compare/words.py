@@ -150,6 +150,19 @@ def failures(comparison: Comparison) -> list[str]:
     return lines
 
 
+def reasons(comparison: Comparison) -> list[str]:
+    """Why deciding figures have no verdict, a line for each reason with the figures that it holds for."""
+    named: dict[str, list[str]] = {}
+    for one in comparison.deciding:
+        if one.reason:
+            named.setdefault(one.reason, []).append(one.cell.text)
+    every = len(comparison.deciding)
+    return [
+        reason if len(names) == every > 1 else f"{', '.join(names)}: {reason}"
+        for reason, names in named.items()
+    ]
+
+
 def beyond_deciding(comparison: Comparison) -> list[CellResult]:
     """Other figures and windows that differ."""
     return [

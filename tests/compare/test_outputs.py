@@ -51,6 +51,7 @@ def test_one_run_a_side_is_marked_weak_and_told_what_to_do(tmp_path: Path) -> No
     text = printed(compared(tmp_path, 0.2, count=1))
     assert text.startswith("INCONCLUSIVE: differs; evidence weak")
     assert "loadgen ab" in text
+    assert text.count("too few runs to know the noise") == 1
     assert "WORSE" not in text
 
 
