@@ -26,6 +26,12 @@ class SlotCache:
     def num_slots(self) -> int:
         return self.keys.shape[1]
 
+    @property
+    def token_bytes(self) -> int:
+        """Bytes of one position: its keys and values in all layers."""
+        layers, _, kv_heads, _, head_dim = self.keys.shape
+        return 2 * layers * kv_heads * head_dim * self.keys.element_size()
+
     def move(self, source: int, target: int, length: int) -> None:
         """Copy the first `length` positions of slot `source` to slot `target`."""
         self.keys[:, target, :, :length] = self.keys[:, source, :, :length]

@@ -50,6 +50,9 @@ PRESETS: dict[str, ModelConfig] = {
     "gpu-1b": ModelConfig(
         num_layers=16, dim=2048, num_heads=32, num_kv_heads=8, ffn_dim=8192, max_model_len=4096
     ),
+    "gpu-7b": ModelConfig(
+        num_layers=32, dim=4096, num_heads=32, num_kv_heads=8, ffn_dim=14336, max_model_len=4096
+    ),
 }
 
 
@@ -62,6 +65,8 @@ class PolicyConfig:
     window_ns: distance of the ticks of `fixed-window`.
     max_inflight_batches: batches that one engine steps in turn (static policies).
     max_num_batched_tokens: prompt and decode tokens of one iteration of `continuous`.
+    splits_prompts: `continuous` reads prompts in parts that fit these tokens, in one pass with the rows that
+    decode (chunked prefill). Without it a prompt is read whole, in a pass of its own before the decode step.
     release: whether a finished request of a static batch answers and leaves at once, or with its batch.
     """
 
@@ -72,6 +77,7 @@ class PolicyConfig:
     max_inflight_batches: int = 1
     max_num_batched_tokens: int = 512
     release: Release = "batch"
+    splits_prompts: bool = False
 
     def __post_init__(self) -> None:
         _at_least("--max-batch-size", self.max_batch_size, 1)
@@ -82,6 +88,17 @@ class PolicyConfig:
         if not 1 <= self.max_inflight_batches <= 4:
             raise ConfigError(
                 f"--max-inflight-batches is {self.max_inflight_batches}", hint="give a number from 1 to 4"
+            )
+        if self.splits_prompts and self.name != "continuous":
+            raise ConfigError(
+                f"--enable-chunked-prefill has no meaning for --policy {self.name}",
+                hint="only continuous mixes parts of prompts with rows that decode",
+            )
+        if self.splits_prompts and self.max_num_batched_tokens < self.max_batch_size:
+            raise ConfigError(
+                f"--max-num-batched-tokens {self.max_num_batched_tokens} is below --max-batch-size "
+                f"{self.max_batch_size}, so the rows of one step do not fit",
+                hint="give as many tokens as rows, or more",
             )
         if self.max_inflight_batches > 1 and self.name not in ("fixed-window", "dynamic"):
             raise ConfigError(
@@ -109,6 +126,11 @@ class PolicyConfig:
 class EngineConfig:
     """What the engine process needs: the model, the policy, the device.
 
+    weights: a safetensors file; None for weights from the seed.
+    dtype: auto is float32 on a CPU, bfloat16 on a GPU.
+    enforces_eager, graph_sizes, profile_steps: CUDA alone; launch kernel by kernel, rows of captured steps (None:
+    powers of two), and passes to profile at the start for each size.
+    tokenizer: a tokenizers file whose work each text costs, beside its bytes; see Tokenizer.
     step_delay_s: real sleep added to each step, to plant a regression.
     preprocess_s: CPU time added to the preprocessing of each request, to stand for a heavier tokenizer.
     is_inline: preprocessing happens on the engine's own thread, between steps.
@@ -121,6 +143,12 @@ class EngineConfig:
     num_threads: int = 1
     uses_prepack: bool = True
     device: str = "cpu"
+    weights: Path | None = None
+    dtype: Literal["auto", "float32", "bfloat16"] = "auto"
+    enforces_eager: bool = False
+    graph_sizes: tuple[int, ...] | None = None
+    profile_steps: int = 8
+    tokenizer: Path | None = None
     step_delay_s: float = 0.0
     preprocess_s: float = 0.0
     is_inline: bool = False
@@ -128,6 +156,11 @@ class EngineConfig:
     def __post_init__(self) -> None:
         if self.preset not in PRESETS:
             raise ConfigError(f"--preset is {self.preset!r}", hint=f"one of {', '.join(PRESETS)}")
+        for option, path in (("--weights", self.weights), ("--tokenizer", self.tokenizer)):
+            if path is not None and not path.is_file():
+                raise ConfigError(
+                    f"{option} {path}: there is no such file", hint="give a file on this machine"
+                )
         _at_least("--max-model-len", self.max_model_len, 2)
         _at_least("--num-threads", self.num_threads, 1)
         _at_least("--step-delay-ms", self.step_delay_s, 0)
@@ -143,6 +176,7 @@ class ServerConfig:
     """What the HTTP process needs beside the engine's settings.
 
     max_queue_size: waiting requests, those being preprocessed included, above which a new one is refused.
+    restarts_engine: start the engine again when its process dies, rather than end.
     timeout_s: from receipt; None for no limit. timeout_scope: the whole request, or its wait only.
     """
 
@@ -155,6 +189,7 @@ class ServerConfig:
     timeout_scope: Literal["request", "queue"] = "request"
     shutdown_timeout_s: float = 30.0
     preprocess_workers: int = 1
+    restarts_engine: bool = False
     served_model_name: str = "cpu-25m"
     request_log: Path | None = None
     step_log: Path | None = None

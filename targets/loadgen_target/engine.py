@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 from loadgen_target.clock import Clock
 from loadgen_target.config import PolicyConfig
 from loadgen_target.policies import Admit, Wait, make_policy
 from loadgen_target.request import Emission, Outcome, Status, StepRecord, Work
-from loadgen_target.rows import Group, Row
+from loadgen_target.rows import Chunk, Group, Row
 
 
 class Runner(Protocol):
@@ -23,8 +23,23 @@ class Runner(Protocol):
         """One more token a row. The rows lie side by side, from the first one's slot on."""
         ...
 
+    def mixed(self, rows: Sequence[Row], chunks: Sequence[Chunk]) -> list[int]:
+        """One pass that decodes `rows`, of which there may be none, and reads parts of prompts.
+
+        A token for each row, then one for each chunk, which means something where the chunk is its prompt's last.
+        """
+        ...
+
     def move(self, source: int, target: int, length: int) -> None:
         """Copy the first `length` positions of one slot to another."""
+        ...
+
+
+class PassMeter(Protocol):
+    """The device's own times of the pass that has just ended."""
+
+    def last_pass(self) -> tuple[int, int | None]:
+        """ns with work on the device, and ns of its kernels; None where those are not known."""
         ...
 
 
@@ -32,6 +47,7 @@ class Engine:
     """Admits by policy, steps its batches, and tells what happened; driven by calls, with no loop of its own.
 
     prepare: makes tokens of a text, for work that comes unprepared (inline preprocessing).
+    meter: the device's own times of a pass; None where the host's clock tells them, as on a CPU.
     """
 
     def __init__(
@@ -40,12 +56,14 @@ class Engine:
         runner: Runner,
         clock: Clock,
         prepare: Callable[[str], tuple[int, ...]] = lambda text: tuple(text.encode()),
+        meter: PassMeter | None = None,
     ) -> None:
         self._config = config
         self._policy = make_policy(config)
         self._runner = runner
         self._clock = clock
         self._prepare_text = prepare
+        self._meter = meter
         self._unprepared: list[Work] = []
         self._waiting: list[Row] = []
         self._groups = [Group(k, k * config.batch_rows) for k in range(config.max_inflight_batches)]
@@ -64,7 +82,7 @@ class Engine:
     @property
     def kv_tokens(self) -> int:
         """Cache positions that requests in execution hold."""
-        return sum(row.position for group in self._groups for row in group.rows)
+        return sum(group.num_cached for group in self._groups)
 
     def submit(self, work: Work) -> None:
         """Take a request into the queue; it counts as waiting from here on."""
@@ -111,11 +129,12 @@ class Engine:
             started = tuple(row.work.request_id for _, rows in admitted for row in rows)
             cut, self._cut = tuple(self._cut), []
             yield self._outcome(cut, None, started)
-        for group, rows in admitted:
-            yield self._prefill(group, rows)
+        if not self._config.splits_prompts:
+            for group, rows in admitted:
+                yield self._prefill(group, rows)
         for group in self._groups:
             if group.rows:
-                yield self._decode(group)
+                yield self._mixed(group) if group.rows[-1].is_reading else self._decode(group)
 
     def wake_ns(self) -> int | None:
         """When to step next: now if there is work, the next deadline or wait, or None to sleep until a message."""
@@ -159,7 +178,9 @@ class Engine:
             self._waiting.append(row)
 
     def _admit(self) -> list[tuple[Group, list[Row]]]:
-        admitted = []
+        admitted: list[tuple[Group, list[Row]]] = []
+        if not self._waiting:
+            return admitted
         for _ in self._groups:
             decision = self._policy.decide(self._waiting, self._groups, self._clock.now_ns())
             if isinstance(decision, Wait):
@@ -174,84 +195,122 @@ class Engine:
         return admitted
 
     def _prefill(self, group: Group, rows: list[Row]) -> Outcome:
+        """Whole prompts, in a pass of their own."""
         start_ns, start_cpu_ns = self._clock.now_ns(), self._clock.cpu_ns()
-        for row in rows:
-            row.exec_start_ns, row.batch_at_start = start_ns, len(group.rows)
+        num_tokens = sum(self._start(group, row, start_ns, len(row.prompt)).size for row in rows)
         tokens = self._runner.prefill(rows)
-        num_prompt_tokens = sum(row.num_prompt_tokens for row in rows)
-        return self._finish_step(
-            group, rows, tokens, start_ns, start_cpu_ns, kind="prefill", num_tokens=num_prompt_tokens
-        )
+        passed = _Pass("prefill", start_ns, start_cpu_ns, num_tokens, num_tokens)
+        return self._finish_step(group, rows, tokens, passed)
 
     def _decode(self, group: Group) -> Outcome:
         start_ns, start_cpu_ns = self._clock.now_ns(), self._clock.cpu_ns()
         rows = list(group.rows)
+        # Each row attends to all it has and to its last token, which this step writes.
+        passed = _Pass("decode", start_ns, start_cpu_ns, len(rows), group.num_cached + len(rows))
         tokens = self._runner.decode(rows)
-        return self._finish_step(
-            group, rows, tokens, start_ns, start_cpu_ns, kind="decode", num_tokens=len(rows)
-        )
+        return self._finish_step(group, rows, tokens, passed)
 
-    def _finish_step(
-        self,
-        group: Group,
-        rows: list[Row],
-        tokens: list[int],
-        start_ns: int,
-        start_cpu_ns: int,
-        *,
-        kind: str,
-        num_tokens: int,
-    ) -> Outcome:
+    def _mixed(self, group: Group) -> Outcome:
+        """The rows that decode, and as much of the prompts as the budget of tokens has room for, in one pass."""
+        start_ns, start_cpu_ns = self._clock.now_ns(), self._clock.cpu_ns()
+        rows = [row for row in group.rows if not row.is_reading]
+        num_decoding = len(rows)
+        kv_tokens = num_decoding + sum(row.num_cached for row in rows)
+        budget = self._config.max_num_batched_tokens - num_decoding
+        chunks = []
+        for row in group.rows[num_decoding:]:
+            chunk = self._start(group, row, start_ns, budget)
+            budget -= chunk.size
+            kv_tokens += row.num_read
+            chunks.append(chunk)
+        tokens = self._runner.mixed(rows, chunks)
+        said = [
+            (chunk.row, token)
+            for chunk, token in zip(chunks, tokens[num_decoding:], strict=True)
+            if chunk.is_last
+        ]
+        rows += [row for row, _ in said]
+        num_tokens = num_decoding + sum(chunk.size for chunk in chunks)
+        passed = _Pass("mixed", start_ns, start_cpu_ns, num_tokens, kv_tokens)
+        return self._finish_step(group, rows, tokens[:num_decoding] + [token for _, token in said], passed)
+
+    def _start(self, group: Group, row: Row, start_ns: int, limit: int) -> Chunk:
+        """Take a part of a row's prompt; with its first one the row is in execution."""
+        if row.exec_start_ns is None:
+            row.exec_start_ns, row.batch_at_start = start_ns, len(group.rows)
+        chunk = row.chunk(limit)
+        group.num_cached += chunk.size
+        return chunk
+
+    def _finish_step(self, group: Group, rows: list[Row], tokens: list[int], passed: _Pass) -> Outcome:
+        """Hand out the tokens of `rows`; those that have ended leave, or wait for their batch."""
         end_ns, end_cpu_ns = self._clock.now_ns(), self._clock.cpu_ns()
-        kv_tokens = sum(row.position + 1 for row in rows)
-        useful = [(row, token) for row, token in zip(rows, tokens, strict=True) if not row.is_done]
-        emissions = []
-        # All take their token before any leaves: a row that moves is copied as far as its position says.
-        reasons = [row.take(token, len(useful), end_ns) for row, token in useful]
-        for (row, token), finish_reason in zip(useful, reasons, strict=True):
-            emission = Emission(
-                row.work.request_id,
-                (token,),
-                row.began() if kind == "prefill" else None,
-                row.ended(Status.OK, finish_reason) if finish_reason else None,
-            )
-            if finish_reason is None:
-                emissions.append(emission)
-            elif self._config.is_static and self._config.release == "batch":
+        cpu_ns = end_cpu_ns - passed.start_cpu_ns
+        active_ns, kernel_ns = (
+            (end_ns - passed.start_ns, cpu_ns) if self._meter is None else self._meter.last_pass()
+        )
+        holds = self._config.is_static and self._config.release == "batch"
+        num_useful = len(rows) - len(group.held)
+        emissions: list[Emission] = []
+        ended: list[tuple[Row, Emission]] = []
+        # All take their token before any leaves: a row that moves is copied as far as it has come.
+        for row, token in zip(rows, tokens, strict=True):
+            if row.is_done:
+                continue
+            is_first = not row.output
+            group.num_cached += not is_first
+            reason = row.take(token, num_useful, end_ns)
+            began = row.began() if is_first else None
+            if reason is None:
+                emissions.append(Emission(row.work.request_id, (token,), began))
+            else:
+                end = row.ended(Status.OK, reason)
+                ended.append((row, Emission(row.work.request_id, (token,), began, end)))
+        for row, emission in ended:
+            if holds:
                 # The last token and the end go out together, and the end waits for the batch.
                 row.is_done = True
                 group.held[row.work.request_id] = emission
             else:
                 self._free(group, row)
                 emissions.append(emission)
-        if all(row.is_done for row in group.rows):
+        if holds and len(group.held) == len(group.rows):
             emissions += group.held.values()
             group.held.clear()
             for row in list(group.rows):
                 self._free(group, row)
+        num_waiting, num_running = self.num_waiting, self.num_running
         record = StepRecord(
-            start_ns=start_ns,
+            start_ns=passed.start_ns,
             end_ns=end_ns,
-            kind=kind,
+            kind=passed.kind,
             group=group.index,
             rows=len(rows),
-            useful_rows=len(useful),
-            new_tokens=num_tokens,
-            kv_tokens=kv_tokens,
-            cpu_ns=end_cpu_ns - start_cpu_ns,
-            num_waiting=self.num_waiting,
-            num_running=self.num_running,
+            useful_rows=num_useful,
+            new_tokens=passed.num_tokens,
+            kv_tokens=passed.kv_tokens,
+            cpu_ns=cpu_ns,
+            num_waiting=num_waiting,
+            num_running=num_running,
+            active_ns=active_ns,
+            kernel_ns=kernel_ns,
         )
-        return self._outcome(tuple(emissions), record)
+        return Outcome((), tuple(emissions), record, num_waiting, num_running, self.kv_tokens)
 
     def _free(self, group: Group, row: Row) -> None:
-        """Take a row out; the last row moves into its slot, so that a batch is always one range of slots."""
-        last = group.rows.pop()
-        if last is not row:
-            self._runner.move(last.slot, row.slot, last.position)
-            group.rows[row.slot - group.base_slot] = last
-            last.slot = row.slot
-        if not group.rows:
+        """Take a row out; others move up, so that a batch is one range of slots, and one that reads stays last."""
+        rows, hole = group.rows, row.slot - group.base_slot
+        last_decoding = len(rows) - 1 - rows[-1].is_reading
+        for source in (last_decoding, len(rows) - 1):
+            if source > hole:
+                moved = rows[source]
+                self._runner.move(moved.slot, group.base_slot + hole, moved.num_cached)
+                rows[hole] = moved
+                moved.slot = group.base_slot + hole
+                hole = source
+        rows.pop()
+        group.num_cached -= row.num_cached
+        if not rows:
             group.idle_since_ns = self._clock.now_ns()
             group.held.clear()
 
@@ -259,6 +318,16 @@ class Engine:
         self, emissions: tuple[Emission, ...], record: StepRecord | None, started: tuple[int, ...] = ()
     ) -> Outcome:
         return Outcome(started, emissions, record, self.num_waiting, self.num_running, self.kv_tokens)
+
+
+class _Pass(NamedTuple):
+    """A forward pass that has begun. num_tokens: it computes; kv_tokens: cache positions it attends to."""
+
+    kind: str
+    start_ns: int
+    start_cpu_ns: int
+    num_tokens: int
+    kv_tokens: int
 
 
 def _start_by_ns(work: Work) -> int | None:

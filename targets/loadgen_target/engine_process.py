@@ -8,10 +8,10 @@ import socket
 from collections.abc import Callable
 from multiprocessing.context import SpawnProcess
 
-from loadgen_target.config import EngineConfig
+from loadgen_target.config import ConfigError, EngineConfig
 from loadgen_target.pipe import LoopPipe
 from loadgen_target.request import Outcome, Status, Work
-from loadgen_target.worker import Abort, Failed, FromEngine, Ready, Stop, run_engine
+from loadgen_target.worker import Abort, Facts, Failed, FromEngine, Ready, Stop, run_engine
 
 _STOP_WITHIN_S = 5.0
 _DIED_WITHIN_S = 1.0  # between its end of the pipe closing and its exit status
@@ -33,12 +33,18 @@ class EngineProcess:
         self._config = config
         self._on_outcome = on_outcome
         self._on_death = on_death
-        self._last_words: str | None = None
+        self._last_words: Failed | None = None
         self._is_stopping = False
-        self.facts: dict[str, str | int | bool] | None = None
+        self.facts: Facts | None = None
         self.ready = asyncio.Event()
         self._pipe = LoopPipe(self._take, self._lost)
         self._process: SpawnProcess | None = None
+
+    @property
+    def config_error(self) -> ConfigError | None:
+        """Why it cannot run as it is told to; None unless its settings were the cause of its death."""
+        words = self._last_words
+        return ConfigError(words.message, hint=words.hint) if words and words.is_config else None
 
     @property
     def pid(self) -> int | None:
@@ -79,7 +85,7 @@ class EngineProcess:
             self.facts = message.facts
             self.ready.set()
         elif isinstance(message, Failed):
-            self._last_words = message.message
+            self._last_words = message
         else:
             for outcome in message:
                 self._on_outcome(outcome)
@@ -87,4 +93,5 @@ class EngineProcess:
     def _lost(self) -> None:
         if not self._is_stopping and self._process is not None:
             self._process.join(_DIED_WITHIN_S)
-            self._on_death(self._last_words or f"exit status {self._process.exitcode}")
+            words = self._last_words
+            self._on_death(words.message if words else f"exit status {self._process.exitcode}")

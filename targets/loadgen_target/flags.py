@@ -7,7 +7,9 @@ import os
 import re
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
+from loadgen_target.byte_tokenizer import export_tokenizer
 from loadgen_target.config import PRESETS, ConfigError, EngineConfig, PolicyConfig, ServerConfig
 
 _NULL_BATCH = 1024
@@ -27,9 +29,29 @@ class _Parser(argparse.ArgumentParser):
         raise ConfigError(message, hint="--help lists the flags")
 
 
+class _Export(argparse.Action):
+    """Writes the tokenizer and leaves, as --help does."""
+
+    def __call__(
+        self,
+        parser: argparse.ArgumentParser,
+        namespace: argparse.Namespace,
+        values: str | Sequence[Any] | None,
+        option_string: str | None = None,
+    ) -> None:
+        assert isinstance(values, Path)
+        try:
+            export_tokenizer(values)
+        except OSError as error:
+            raise ConfigError(
+                f"--export-tokenizer {values}: {error.strerror}", hint="give a folder that can be written to"
+            ) from None
+        parser.exit(0)
+
+
 def parse_flags(arguments: Sequence[str]) -> ServerConfig:
     """The settings that `arguments` give. Raises ConfigError; SystemExit(0) after --help."""
-    flags = _parser().parse_args(arguments)
+    flags = _parser().parse_args([_with_hyphens(argument) for argument in arguments])
     is_null = flags.policy == "null"
     policy = PolicyConfig(
         name=flags.policy,
@@ -38,6 +60,7 @@ def parse_flags(arguments: Sequence[str]) -> ServerConfig:
         window_ns=round(flags.window_ms * 1e6),
         max_inflight_batches=flags.max_inflight_batches,
         max_num_batched_tokens=_NULL_TOKENS if is_null else flags.max_num_batched_tokens,
+        splits_prompts=flags.enable_chunked_prefill,
         release=flags.static_release,
     )
     pipeline = flags.pipeline or ("inline" if flags.policy == "serial" else "staged")
@@ -51,6 +74,12 @@ def parse_flags(arguments: Sequence[str]) -> ServerConfig:
         num_threads=_default_threads() if flags.num_threads is None else flags.num_threads,
         uses_prepack=flags.cpu_prepack == "auto",
         device=device,
+        weights=flags.weights,
+        dtype=flags.dtype,
+        enforces_eager=flags.enforce_eager,
+        graph_sizes=None if flags.cudagraph_capture_sizes is None else tuple(flags.cudagraph_capture_sizes),
+        profile_steps=flags.profile_steps,
+        tokenizer=flags.tokenizer,
         step_delay_s=flags.step_delay_ms * 1e-3,
         preprocess_s=flags.preprocess_ms * 1e-3,
         is_inline=pipeline == "inline",
@@ -65,6 +94,7 @@ def parse_flags(arguments: Sequence[str]) -> ServerConfig:
         timeout_scope=flags.timeout_scope,
         shutdown_timeout_s=flags.shutdown_timeout,
         preprocess_workers=flags.preprocess_workers,
+        restarts_engine=flags.restart_engine,
         served_model_name=flags.served_model_name or ("null" if is_null else preset),
         request_log=flags.request_log,
         step_log=flags.step_log,
@@ -127,6 +157,14 @@ def _add_batching(parser: argparse.ArgumentParser) -> None:
         help="the same in microseconds",
     )
     add(
+        "--batch-wait-timeout-s",
+        type=lambda text: _number(text) * 1e3,
+        dest="max_wait_ms",
+        default=argparse.SUPPRESS,
+        metavar="S",
+        help="the same in seconds",
+    )
+    add(
         "--window-ms",
         type=_number,
         default=100.0,
@@ -135,6 +173,7 @@ def _add_batching(parser: argparse.ArgumentParser) -> None:
     )
     add(
         "--max-inflight-batches",
+        "--max-concurrent-batches",
         type=_count,
         default=1,
         metavar="N",
@@ -146,6 +185,15 @@ def _add_batching(parser: argparse.ArgumentParser) -> None:
         default=512,
         metavar="N",
         help="continuous: tokens of one iteration, new prompts included (default: 512)",
+    )
+    add(
+        "--enable-chunked-prefill",
+        action=argparse.BooleanOptionalAction,
+        default=False,
+        help=(
+            "continuous: read prompts in parts that fit the tokens of one iteration, in one pass with the rows "
+            "that decode (default: a prompt is read whole, before the decode step)"
+        ),
     )
     add(
         "--static-release",
@@ -178,7 +226,14 @@ def _add_limits(parser: argparse.ArgumentParser) -> None:
         help="CPU time added to each request's preprocessing, for a heavier tokenizer (default: 0)",
     )
     add(
+        "--tokenizer",
+        type=Path,
+        metavar="FILE",
+        help="a tokenizer.json to run on each text, for its CPU time; tokens stay bytes",
+    )
+    add(
         "--max-queue-size",
+        "--max-queued-requests",
         type=_count,
         default=64,
         metavar="N",
@@ -241,6 +296,18 @@ def _add_model(parser: argparse.ArgumentParser) -> None:
     )
     add("--seed", type=int, default=0, metavar="N", help="of the weights (default: 0)")
     add(
+        "--weights",
+        type=Path,
+        metavar="FILE",
+        help="safetensors with a Llama checkpoint's names and the preset's shapes (default: from the seed)",
+    )
+    add(
+        "--dtype",
+        choices=["auto", "float32", "bfloat16"],
+        default="auto",
+        help="auto: float32 on a CPU, bfloat16 on a GPU (default: auto)",
+    )
+    add(
         "--device",
         choices=["auto", "cpu", "cuda"],
         default="cpu",
@@ -258,6 +325,25 @@ def _add_model(parser: argparse.ArgumentParser) -> None:
         default="auto",
         help="weights packed once for the CPU's kernels, where torch can (default: auto)",
     )
+    add(
+        "--enforce-eager",
+        action="store_true",
+        help="CUDA: launch kernel by kernel; without it, decode steps are CUDA graphs",
+    )
+    add(
+        "--cudagraph-capture-sizes",
+        type=_count,
+        nargs="+",
+        metavar="N",
+        help="CUDA: rows of the captured steps (default: powers of two, and a full batch)",
+    )
+    add(
+        "--profile-steps",
+        type=lambda text: 0 if text == "0" else _count(text),
+        default=8,
+        metavar="N",
+        help="CUDA: passes of each size to profile at the start for the kernels' share, 0 for none (default: 8)",
+    )
 
 
 def _add_server(parser: argparse.ArgumentParser) -> None:
@@ -265,6 +351,18 @@ def _add_server(parser: argparse.ArgumentParser) -> None:
     add = group.add_argument
     add("--host", default="127.0.0.1", help="(default: 127.0.0.1)")
     add("--port", type=int, default=8000, help="0 takes a free one, told in the ready line (default: 8000)")
+    add(
+        "--restart-engine",
+        action="store_true",
+        help="start the engine again if its process dies (default: end with code 1)",
+    )
+    add(
+        "--export-tokenizer",
+        action=_Export,
+        type=Path,
+        metavar="FOLDER",
+        help="write the byte tokenizer there, for other load generators, and leave",
+    )
     add("--served-model-name", metavar="NAME", help="in /v1/models and answers (default: the preset's name)")
     add(
         "--request-log",
@@ -279,6 +377,14 @@ def _add_server(parser: argparse.ArgumentParser) -> None:
         metavar="FILE",
         help="JSON with url and pid, written once the server is ready",
     )
+
+
+def _with_hyphens(argument: str) -> str:
+    """`--max_batch_size=8` as `--max-batch-size=8`: names are written both ways elsewhere."""
+    if not argument.startswith("--"):
+        return argument
+    name, equals, value = argument.partition("=")
+    return name.replace("_", "-") + equals + value
 
 
 def _device(name: str) -> str:

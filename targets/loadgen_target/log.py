@@ -13,8 +13,8 @@ import pyarrow.parquet as pq
 from loadgen_target.exchange import STAGES, Exchange
 from loadgen_target.request import Outcome
 
-# 1: first version.
-LOG_VERSION = 1
+# 2: steps have active_ns and kernel_ns, and the kind mixed. 1: first version.
+LOG_VERSION = 2
 _ROWS_A_GROUP = 2_000
 
 REQUEST_SCHEMA = pa.schema(
@@ -44,7 +44,7 @@ STEP_SCHEMA = pa.schema(
     [
         pa.field("t_start_ns", pa.int64()),  # CLOCK_MONOTONIC
         pa.field("t_end_ns", pa.int64()),
-        pa.field("kind", pa.string()),  # prefill or decode
+        pa.field("kind", pa.string()),  # prefill, decode or mixed
         pa.field("group", pa.int8()),
         pa.field("rows", pa.int32()),
         pa.field("useful_rows", pa.int32()),
@@ -53,6 +53,8 @@ STEP_SCHEMA = pa.schema(
         pa.field("cpu_ns", pa.int64()),
         pa.field("num_waiting", pa.int32()),
         pa.field("num_running", pa.int32()),
+        pa.field("active_ns", pa.int64()),  # time with work on the device
+        pa.field("kernel_ns", pa.int64()),  # time of its kernels; null where not known
     ]
 )
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from loadgen_target.rows import Row
+from loadgen_target.rows import Chunk, Row
 
 
 class NullRunner:
@@ -15,6 +15,9 @@ class NullRunner:
 
     def decode(self, rows: Sequence[Row]) -> list[int]:
         return [ord("x")] * len(rows)
+
+    def mixed(self, rows: Sequence[Row], chunks: Sequence[Chunk]) -> list[int]:
+        return [ord("x")] * (len(rows) + len(chunks))
 
     def move(self, source: int, target: int, length: int) -> None:
         """Nothing is cached."""

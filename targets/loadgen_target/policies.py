@@ -1,5 +1,8 @@
 """Batching policies: pure functions of the time, what waits, and what runs.
 
+The live engine and the simulators decide by these same functions, so `BatchPolicy.decide` keeps its signature, and
+a new policy is one class here, its name in `PolicyName`, and a line in `make_policy`.
+
 Times are integer nanoseconds of one monotonic clock. Seconds as floats would round, and a wait that is over
 by one comparison and not by another makes an engine spin.
 """
@@ -23,12 +26,17 @@ class Waiting(Protocol):
 
 
 class Batch(Protocol):
-    """A place for one batch: how many rows run in it, and since when none do."""
+    """A place for one batch: how many rows run in it, and since when none do.
+
+    num_unread_tokens: prompt tokens of its rows that are still to be read; asked for by chunked prefill alone.
+    """
 
     @property
     def num_rows(self) -> int: ...
     @property
     def idle_since_ns(self) -> int: ...
+    @property
+    def num_unread_tokens(self) -> int: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,15 +127,26 @@ class Continuous:
 
     max_num_batched_tokens: one token for each running row, and the prompts of those that join. The first of
     the queue joins even if its prompt alone is longer, for otherwise it never would.
+    splits_prompts: a prompt may be read in parts (chunked prefill), so the last to join needs no room for all of
+    its prompt; one that is being read goes before all that wait.
     """
 
     max_batch_size: int
     max_num_batched_tokens: int
+    splits_prompts: bool = False
 
     def decide(self, waiting: Sequence[Waiting], groups: Sequence[Batch], now_ns: int) -> Decision:
         num_running = groups[0].num_rows
         budget = self.max_num_batched_tokens - num_running
         count = 0
+        if self.splits_prompts:
+            # A row that reads gives no token in this step, so its place in the budget is its prompt's.
+            if unread := groups[0].num_unread_tokens:
+                budget += 1 - unread
+            while budget > 0 and count < min(len(waiting), self.max_batch_size - num_running):
+                budget -= waiting[count].num_prompt_tokens
+                count += 1
+            return Admit(group=0, count=count) if count else Wait()
         for request in waiting[: self.max_batch_size - num_running]:
             budget -= request.num_prompt_tokens
             if budget < 0 and count > 0:
@@ -144,7 +163,9 @@ def make_policy(config: PolicyConfig) -> BatchPolicy:
         return FixedWindow(config.max_batch_size, config.window_ns)
     if config.name == "dynamic":
         return Dynamic(config.max_batch_size, config.max_wait_ns)
-    return Continuous(config.max_batch_size, config.max_num_batched_tokens)
+    return Continuous(
+        config.max_batch_size, config.max_num_batched_tokens, splits_prompts=config.splits_prompts
+    )
 
 
 def _idle(groups: Sequence[Batch]) -> int | None:

@@ -99,8 +99,10 @@ class Emission(NamedTuple):
 class StepRecord(NamedTuple):
     """One forward pass over a batch.
 
-    kind: prefill or decode. rows: rows computed; useful_rows: those that gave a token somebody waits for.
-    kv_tokens: cache positions that these rows hold. cpu_ns: CPU time inside the forward pass.
+    kind: prefill, decode or mixed. rows: rows that got a token; useful_rows: those whose token somebody waits for.
+    new_tokens: tokens computed, of prompts and of rows. kv_tokens: cache positions attended to. cpu_ns: CPU time
+    inside the pass. active_ns: time with work on the device; on a CPU the pass itself. kernel_ns: time of the
+    computing itself; on a CPU cpu_ns, on a GPU an estimate; None where not known. See device.CudaMeter.
     """
 
     start_ns: int
@@ -114,6 +116,8 @@ class StepRecord(NamedTuple):
     cpu_ns: int
     num_waiting: int
     num_running: int
+    active_ns: int
+    kernel_ns: int | None
 
 
 class Outcome(NamedTuple):

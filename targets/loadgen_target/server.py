@@ -10,7 +10,7 @@ import platform
 import signal
 import socket
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from importlib import metadata
 from pathlib import Path
 from typing import Any
@@ -49,14 +49,9 @@ async def serve(config: ServerConfig) -> int:
         )
     )
     signals = _Signals()
-    await service.engine.start()
     serving = asyncio.create_task(server.serve(sockets=[listener]))
     try:
-        await _first(service.engine.ready, service.died, signals.stop)
-        if service.death is None and not signals.stop.is_set():
-            service.state = State.READY
-            _announce(config, listener)
-            await _first(service.died, signals.stop)
+        await _run_engine(service, signals, lambda: _announce(config, listener))
         await _drain(service, signals)
     finally:
         server.should_exit = True
@@ -67,10 +62,31 @@ async def serve(config: ServerConfig) -> int:
     except OSError as error:
         _say(f"a log could not be written: {error}")
         return 1
+    if service.engine.config_error is not None:
+        raise service.engine.config_error
     if service.death is not None:
         _say(f"the engine's process has died: {service.death}")
         return 1
     return 0
+
+
+async def _run_engine(service: Service, signals: _Signals, announce: Callable[[], None]) -> None:
+    """Keep an engine up until a signal comes, or it has died and is not to be started again."""
+    start = service.start_engine
+    while True:
+        starting = asyncio.create_task(start())
+        await _first_done(starting, signals.stop)
+        if signals.stop.is_set() or not starting.result():
+            starting.cancel()
+            return
+        service.state = State.READY
+        announce()
+        await _first(service.died, signals.stop)
+        if service.death is None or signals.stop.is_set() or not service.config.restarts_engine:
+            return
+        _say(f"the engine's process has died: {service.death}; starting it again")
+        await service.engine.stop()
+        start = service.restart_engine
 
 
 class _Server(uvicorn.Server):
@@ -107,6 +123,13 @@ async def _drain(service: Service, signals: _Signals) -> None:
     service.end_all(Status.ERROR)
     with contextlib.suppress(TimeoutError):
         await asyncio.wait_for(service.idle.wait(), _CUT_WITHIN_S)
+
+
+async def _first_done(task: asyncio.Task[bool], event: asyncio.Event) -> None:
+    """Wait until the task is done, or the event is set."""
+    waiting = asyncio.create_task(event.wait())
+    await asyncio.wait([task, waiting], return_when=asyncio.FIRST_COMPLETED)
+    waiting.cancel()
 
 
 async def _first(*events: asyncio.Event) -> None:
@@ -170,6 +193,7 @@ def _facts(service: Service) -> dict[str, Any]:
             "window_ms": policy.window_ns / 1e6,
             "max_inflight_batches": policy.max_inflight_batches,
             "max_num_batched_tokens": policy.max_num_batched_tokens,
+            "chunked_prefill": policy.splits_prompts,
             "static_release": policy.release,
             "pipeline": "inline" if engine.is_inline else "staged",
             "preprocess_workers": config.preprocess_workers,
@@ -181,6 +205,8 @@ def _facts(service: Service) -> dict[str, Any]:
             "max_model_len": engine.max_model_len,
             "seed": engine.seed,
             "step_delay_ms": engine.step_delay_s * 1e3,
+            "tokenizer": None if engine.tokenizer is None else engine.tokenizer.name,
+            "restart_engine": config.restarts_engine,
         },
         "preset": engine.preset,
         "engine": service.engine.facts,

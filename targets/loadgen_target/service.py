@@ -15,7 +15,7 @@ from loadgen_target.exchange import Exchange
 from loadgen_target.log import REQUEST_SCHEMA, STEP_SCHEMA, ParquetLog, request_row, step_row
 from loadgen_target.meters import Meters
 from loadgen_target.request import Emission, Ended, Outcome, Status, Work
-from loadgen_target.stages import Preprocessor, Tokenizer
+from loadgen_target.stages import Preprocessor, make_tokenizer
 
 _RETRY_AFTER_S = (1, 30)
 _RATE_OVER = 64  # answers over which the served rate is taken
@@ -52,7 +52,7 @@ class Service:
         self.meters = Meters(
             config.served_model_name, policy.num_slots, policy.num_slots * engine.max_model_len
         )
-        self._preprocessor = Preprocessor(Tokenizer(engine.preprocess_s), config.preprocess_workers)
+        self._preprocessor = Preprocessor(make_tokenizer(engine), config.preprocess_workers)
         self._request_log = ParquetLog(config.request_log, REQUEST_SCHEMA) if config.request_log else None
         self._step_log = ParquetLog(config.step_log, STEP_SCHEMA) if config.step_log else None
         self._exchanges: dict[int, Exchange] = {}
@@ -61,7 +61,29 @@ class Service:
         self._finish_s: deque[float] = deque(maxlen=_RATE_OVER)
         self.idle = asyncio.Event()
         self.idle.set()
-        self.engine = EngineProcess(engine, self._on_outcome, self._on_death)
+        self.engine = self._new_engine()
+
+    async def start_engine(self) -> bool:
+        """Start the engine's process and wait until its model stands, or until it has died; whether it stands."""
+        await self.engine.start()
+        waits = [asyncio.create_task(event.wait()) for event in (self.engine.ready, self.died)]
+        try:
+            await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            for wait in waits:
+                wait.cancel()
+        if self.death is not None:
+            return False
+        self.meters.know_device(self.engine.facts or {})
+        return True
+
+    async def restart_engine(self) -> bool:
+        """A new process in the place of the one that died; requests are refused until its model stands."""
+        self.state, self.death = State.LOADING, None
+        self.died.clear()
+        self.meters.count_restart()
+        self.engine = self._new_engine()
+        return await self.start_engine()
 
     @property
     def num_waiting(self) -> int:
@@ -162,6 +184,9 @@ class Service:
         for log in (self._request_log, self._step_log):
             if log is not None:
                 log.close()
+
+    def _new_engine(self) -> EngineProcess:
+        return EngineProcess(self.config.engine, self._on_outcome, self._on_death)
 
     def _stop_waiting(self, exchange: Exchange) -> None:
         if exchange.is_waiting:

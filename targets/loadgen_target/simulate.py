@@ -78,6 +78,11 @@ class _Shape(Protocol):
     def position(self) -> int: ...
 
 
+class _Part(Protocol):
+    @property
+    def size(self) -> int: ...
+
+
 class CostRunner:
     """A Runner that lets time pass as a Cost says, and gives the same token for ever."""
 
@@ -92,6 +97,17 @@ class CostRunner:
     def decode(self, rows: Sequence[_Shape]) -> list[int]:
         self._clock.work(self._cost.decode_ns(len(rows), sum(row.position + 1 for row in rows)))
         return [_TOKEN] * len(rows)
+
+    def mixed(self, rows: Sequence[_Shape], chunks: Sequence[_Part]) -> list[int]:
+        """Both at once; what every pass costs is paid once."""
+        cost, num_tokens = self._cost, sum(chunk.size for chunk in chunks)
+        length_ns = cost.prefill_ns(num_tokens, len(chunks))
+        if rows:
+            length_ns += cost.decode_ns(len(rows), sum(row.position + 1 for row in rows)) - cost.prefill_ns(
+                0, 0
+            )
+        self._clock.work(max(length_ns, 0))
+        return [_TOKEN] * (len(rows) + len(chunks))
 
     def move(self, source: int, target: int, length: int) -> None:
         """Nothing is cached."""

@@ -5,11 +5,11 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 
-from loadgen_target.config import BOS, EOS
+from loadgen_target.config import BOS, EOS, ConfigError, EngineConfig
 
 _BLOCK = bytes(256 * 1024)  # hashed at a stretch; hashing lets other threads run meanwhile
 
@@ -28,14 +28,18 @@ class Tokenizer:
     """A token is a byte of UTF-8; an empty text is one BOS.
 
     extra_s: CPU time really spent on each text, to stand for a heavier tokenizer.
+    heavy: a real tokenizer, run on each text for what it costs; what it says is dropped, as the model reads bytes.
     """
 
     extra_s: float = 0.0
+    heavy: Callable[[str], object] | None = None
 
     def encode(self, text: str) -> tuple[int, ...]:
         """Token ids of a text."""
         if self.extra_s > 0:
             _burn(self.extra_s)
+        if self.heavy is not None:
+            self.heavy(text)
         return tuple(text.encode("utf-8", "replace")) or (BOS,)
 
     def prepare(self, prompt: str | tuple[int, ...]) -> Prepared:
@@ -43,6 +47,28 @@ class Tokenizer:
         start_ns = time.monotonic_ns()
         tokens = self.encode(prompt) if isinstance(prompt, str) else prompt
         return Prepared(tokens, start_ns, time.monotonic_ns())
+
+
+def make_tokenizer(config: EngineConfig) -> Tokenizer:
+    """The tokenizer that `config` asks for. Raises ConfigError for a file that is none."""
+    if config.tokenizer is None:
+        return Tokenizer(config.preprocess_s)
+    # Here, since nothing else needs the library.
+    try:
+        from tokenizers import Tokenizer as HeavyTokenizer  # noqa: PLC0415
+    except ImportError:
+        raise ConfigError(
+            f"--tokenizer {config.tokenizer} needs tokenizers, which is not installed",
+            hint="pip install 'loadgen[tokenizer]'",
+        ) from None
+    try:
+        heavy = HeavyTokenizer.from_file(str(config.tokenizer))
+    except Exception as error:  # the library raises no narrower one
+        raise ConfigError(
+            f"--tokenizer {config.tokenizer}: {' '.join(str(error).split())}",
+            hint="give a tokenizer.json of Hugging Face's tokenizers",
+        ) from None
+    return Tokenizer(config.preprocess_s, heavy.encode)
 
 
 class Preprocessor:

@@ -15,14 +15,17 @@ import traceback
 from dataclasses import dataclass
 
 from loadgen_target.clock import WallClock
-from loadgen_target.config import EngineConfig
+from loadgen_target.config import ConfigError, EngineConfig
 from loadgen_target.engine import Engine
 from loadgen_target.null_runner import NullRunner
 from loadgen_target.pipe import BlockingPipe
 from loadgen_target.request import Outcome, Status, Work
-from loadgen_target.stages import Tokenizer
+from loadgen_target.stages import make_tokenizer
 
 _NULL_STEPS_A_MESSAGE = 256
+
+
+Facts = dict[str, str | int | float | bool | None]
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,14 +45,16 @@ class Stop:
 class Ready:
     """From the engine: the model stands. facts: what it runs on, for people and reports."""
 
-    facts: dict[str, str | int | bool]
+    facts: Facts
 
 
 @dataclass(frozen=True, slots=True)
 class Failed:
-    """From the engine: its last words."""
+    """From the engine: its last words. is_config: a setting cannot be used, which its user can mend."""
 
     message: str
+    hint: str | None = None
+    is_config: bool = False
 
 
 ToEngine = Work | Abort | Stop
@@ -65,6 +70,10 @@ def run_engine(config: EngineConfig, connected: socket.socket) -> None:
     try:
         with contextlib.suppress(BrokenPipeError, ConnectionResetError):
             _Worker(config, pipe).run()
+    except ConfigError as error:
+        with contextlib.suppress(OSError):
+            pipe.send(Failed(error.message, error.hint, is_config=True))
+        raise SystemExit(2) from None
     except Exception as error:
         frame = traceback.extract_tb(error.__traceback__)[-1]
         where = f"{frame.filename.rpartition('/')[2]}:{frame.lineno}"
@@ -99,29 +108,17 @@ class _Worker:
 
     def _load(self) -> Engine:
         config = self._config
-        tokenizer = Tokenizer(config.preprocess_s)
+        tokenizer = make_tokenizer(config)
         if self._is_null:
             self._pipe.send(Ready({"device": "none", "prepacked": False}))
             return Engine(config.policy, NullRunner(), self._clock, tokenizer.encode)
         # Here, since torch takes seconds to import and the HTTP process has no use for it.
-        import torch  # noqa: PLC0415
-
         from loadgen_target.runner import ModelRunner  # noqa: PLC0415
 
         runner = ModelRunner(config)
         runner.warm_up(config.policy.batch_rows)
-        self._pipe.send(
-            Ready(
-                {
-                    "device": str(runner.device),
-                    "dtype": str(runner.dtype).removeprefix("torch."),
-                    "prepacked": runner.packs,
-                    "torch": torch.__version__,
-                    "num_threads": config.num_threads,
-                }
-            )
-        )
-        return Engine(config.policy, runner, self._clock, tokenizer.encode)
+        self._pipe.send(Ready(runner.facts()))
+        return Engine(config.policy, runner, self._clock, tokenizer.encode, runner.meter)
 
     def _receive(self) -> None:
         try:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -14,11 +15,19 @@ from loadgen_target.clock import SimClock
 from loadgen_target.config import PolicyConfig
 from loadgen_target.engine import Engine
 from loadgen_target.request import Ended, Sampling, Status, StepRecord, Work
-from loadgen_target.rows import Row
+from loadgen_target.rows import Chunk, Row
 
 MS = 1_000_000
 STATIC = ("serial", "fixed-window", "dynamic")
 POLICIES = (*STATIC, "continuous")
+CHUNKED = "chunked"
+
+
+def config_of(name: str, **more: Any) -> PolicyConfig:
+    """The policy of this name; `chunked` is continuous that reads prompts in parts."""
+    if name == CHUNKED:
+        return PolicyConfig("continuous", splits_prompts=True, **more)
+    return PolicyConfig(name, **more)  # type: ignore[arg-type]
 
 
 class TimedRunner:
@@ -36,8 +45,17 @@ class TimedRunner:
         self.clock.work(self.pass_ns)
         return [ord("a")] * len(rows)
 
+    def mixed(self, rows: Sequence[Row], chunks: Sequence[Chunk]) -> list[int]:
+        slots = [row.slot for row in [*rows, *(chunk.row for chunk in chunks)]]
+        assert chunks and slots == list(range(len(slots)))
+        assert all(chunk.size > 0 and chunk.start + chunk.size == chunk.row.num_read for chunk in chunks)
+        # All but the last are read to their end: what is left over is left of one prompt.
+        assert all(chunk.is_last for chunk in chunks[:-1])
+        self.clock.work(self.pass_ns)
+        return [ord("a")] * len(slots)
+
     def move(self, source: int, target: int, length: int) -> None:
-        assert source != target and length > 0
+        assert source > target and length > 0
 
 
 @dataclass
@@ -195,10 +213,10 @@ def test_a_request_that_started_in_time_is_not_cut_where_only_the_queue_is_limit
     assert [run.ended[k].status for k in (0, 1)] == [Status.OK, Status.TIMEOUT]
 
 
-@pytest.mark.parametrize("name", POLICIES)
+@pytest.mark.parametrize("name", [*POLICIES, CHUNKED])
 @pytest.mark.parametrize("at_ms", [1, 45, 150, 165])
 def test_one_who_leaves_takes_no_other_along(name: str, at_ms: float) -> None:
-    run = Run(PolicyConfig(name))  # type: ignore[arg-type]
+    run = Run(config_of(name, max_num_batched_tokens=10))
     run.play([*(arrival(0, work(k, tokens=6)) for k in range(4)), leaving(at_ms, 1)])
     assert all(run.tokens[k] == 6 for k in (0, 2, 3))
     assert run.engine.num_running == run.engine.num_waiting == run.engine.kv_tokens == 0
@@ -227,7 +245,7 @@ PLANS = st.builds(
 
 
 @given(
-    name=st.sampled_from(POLICIES),
+    name=st.sampled_from([*POLICIES, CHUNKED]),
     release=st.sampled_from(["batch", "request"]),
     batch=st.integers(1, 5),
     num_groups=st.integers(1, 3),
@@ -236,12 +254,12 @@ PLANS = st.builds(
 def test_every_request_ends_in_exactly_one_way(
     name: str, release: str, batch: int, num_groups: int, plans: list[Plan]
 ) -> None:
-    config = PolicyConfig(
-        name,  # type: ignore[arg-type]
+    config = config_of(
+        name,
         max_batch_size=batch,
         max_inflight_batches=num_groups if name in ("dynamic", "fixed-window") else 1,
-        max_num_batched_tokens=48,
-        release=release,  # type: ignore[arg-type]
+        max_num_batched_tokens=48 if name != CHUNKED else 8,
+        release=release,
     )
     run = Run(config)
     happenings = []
@@ -259,8 +277,40 @@ def test_every_request_ends_in_exactly_one_way(
     )
     assert run.engine.num_running == run.engine.num_waiting == run.engine.kv_tokens == 0
     assert all(step.useful_rows <= step.rows <= config.batch_rows for step in run.steps)
+    if name == CHUNKED:
+        assert all(step.new_tokens <= config.max_num_batched_tokens for step in run.steps)
     started = [key for _, ids in run.starts for key in ids]
     assert len(started) == len(set(started))
+
+
+def test_a_prompt_in_parts_leaves_every_running_row_its_token_in_every_step() -> None:
+    run = Run(config_of(CHUNKED, max_num_batched_tokens=10))
+    run.play([arrival(0, work(0, tokens=10)), arrival(25, work(1, prompt=30, tokens=2))])
+    assert [(step.kind, step.new_tokens, step.rows) for step in run.steps[3:]] == [
+        ("mixed", 10, 1),
+        ("mixed", 10, 1),
+        ("mixed", 10, 1),
+        ("mixed", 4, 2),
+        ("decode", 2, 2),
+        *[("decode", 1, 1)] * 2,
+    ]
+    # Each attends to its own past: the row to 7 positions, the prompt to its first 9.
+    assert run.steps[3].kv_tokens == 7 + 9
+    assert run.starts == [(0, (0,)), (30 * MS, (1,))]
+
+
+def test_one_whose_prompt_is_half_read_leaves_its_place_to_the_next() -> None:
+    run = Run(config_of(CHUNKED, max_num_batched_tokens=10, max_batch_size=2))
+    run.play(
+        [
+            arrival(0, work(0, tokens=12)),
+            arrival(5, work(1, prompt=90)),
+            arrival(6, work(2, tokens=2)),
+            leaving(45, 1),
+        ]
+    )
+    assert [run.ended[key].status for key in range(3)] == [Status.OK, Status.CANCELLED, Status.OK]
+    assert run.engine.kv_tokens == 0
 
 
 def test_the_policies_differ_in_capacity_as_they_should() -> None:

@@ -13,7 +13,7 @@ from loadgen_target.clock import SimClock
 from loadgen_target.config import EngineConfig, PolicyConfig
 from loadgen_target.engine import Engine
 from loadgen_target.request import Sampling, Status, Work
-from loadgen_target.rows import Row
+from loadgen_target.rows import Chunk, Row
 
 if TYPE_CHECKING:
     from loadgen_target.runner import ModelRunner
@@ -28,6 +28,10 @@ POLICIES = {
     "dynamic, each answers alone": PolicyConfig("dynamic", release="request"),
     "continuous": PolicyConfig("continuous"),
     "continuous, three rows": PolicyConfig("continuous", max_batch_size=3),
+    "chunked, whole prompts fit": PolicyConfig("continuous", splits_prompts=True),
+    "chunked, seven tokens a step": PolicyConfig(
+        "continuous", max_batch_size=5, max_num_batched_tokens=7, splits_prompts=True
+    ),
 }
 
 
@@ -55,6 +59,10 @@ class Timed:
     def decode(self, rows: Sequence[Row]) -> list[int]:
         self.clock.work(10 * MS)
         return self.runner.decode(rows)
+
+    def mixed(self, rows: Sequence[Row], chunks: Sequence[Chunk]) -> list[int]:
+        self.clock.work(10 * MS)
+        return self.runner.mixed(rows, chunks)
 
     def move(self, source: int, target: int, length: int) -> None:
         self.runner.move(source, target, length)
@@ -113,7 +121,9 @@ def test_every_policy_gives_the_same_tokens_with_a_poisoned_cache(name: str) -> 
     assert tokens_of(POLICIES[name], work_of()) == serial_tokens()
 
 
-@pytest.mark.parametrize("name", ["continuous", "dynamic", "dynamic, each answers alone"])
+@pytest.mark.parametrize(
+    "name", ["continuous", "dynamic", "dynamic, each answers alone", "chunked, seven tokens a step"]
+)
 def test_those_who_leave_change_nothing_for_the_others(name: str) -> None:
     leaves = {3: 0, 5: 1, 8: 4, 13: 7}
     tokens = tokens_of(POLICIES[name], work_of(), leaves)

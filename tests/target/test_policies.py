@@ -33,6 +33,7 @@ class Queued:
 class Place:
     num_rows: int = 0
     idle_since_ns: int = 0
+    num_unread_tokens: int = 0
 
 
 def queued(*moments_ms: float) -> list[Queued]:
@@ -43,6 +44,7 @@ SERIAL = Serial()
 WINDOW = FixedWindow(max_batch_size=8, window_ns=100 * MS)
 DYNAMIC = Dynamic(max_batch_size=8, max_wait_ns=150 * MS)
 CONTINUOUS = Continuous(max_batch_size=8, max_num_batched_tokens=64)
+SPLITTING = Continuous(max_batch_size=8, max_num_batched_tokens=64, splits_prompts=True)
 IDLE, ALONE = Place(), Place(num_rows=1)
 
 
@@ -94,6 +96,32 @@ IDLE, ALONE = Place(), Place(num_rows=1)
             Admit(0, 1),
             id="continuous: the head always fits",
         ),
+        pytest.param(SPLITTING, 3, queued(*[1] * 8), IDLE, Admit(0, 4), id="chunked: within the tokens"),
+        pytest.param(
+            SPLITTING,
+            3,
+            [Queued(1, 60), Queued(2, 900), Queued(3)],
+            IDLE,
+            Admit(0, 2),
+            id="chunked: a part fits",
+        ),
+        pytest.param(SPLITTING, 3, queued(1), Place(8), Wait(), id="chunked: not above its rows"),
+        pytest.param(
+            SPLITTING,
+            3,
+            queued(1),
+            Place(3, num_unread_tokens=62),
+            Wait(),
+            id="chunked: behind one that reads",
+        ),
+        pytest.param(
+            SPLITTING,
+            3,
+            queued(1, 2),
+            Place(3, num_unread_tokens=61),
+            Admit(0, 1),
+            id="chunked: the last token that is left",
+        ),
     ],
 )
 def test_a_policy_answers(
@@ -107,7 +135,7 @@ def test_a_second_batch_starts_beside_the_first_where_two_may_be_in_flight() -> 
     assert DYNAMIC.decide(queued(*[0] * 8), [ALONE, ALONE], 1) == Wait()
 
 
-@pytest.mark.parametrize("name", ["serial", "fixed-window", "dynamic", "continuous"])
+@pytest.mark.parametrize("name", ["serial", "fixed-window", "dynamic", "continuous", "chunked"])
 @given(
     moments=st.lists(st.integers(0, 10**9), max_size=20).map(sorted),
     num_rows=st.integers(0, 8),
@@ -117,7 +145,8 @@ def test_a_second_batch_starts_beside_the_first_where_two_may_be_in_flight() -> 
 def test_a_wait_never_ends_in_the_past_and_an_admission_fits(
     name: str, moments: list[int], num_rows: int, idle_since_ns: int, later_ns: int
 ) -> None:
-    config = PolicyConfig(name=name)  # type: ignore[arg-type]
+    splits = name == "chunked"
+    config = PolicyConfig(name="continuous" if splits else name, splits_prompts=splits)  # type: ignore[arg-type]
     now_ns = max([idle_since_ns, *moments]) + later_ns
     place = Place(min(num_rows, config.batch_rows), idle_since_ns)
     waiting = [Queued(moment) for moment in moments]
