@@ -31,6 +31,17 @@ def test_serial_preprocesses_inline_unless_told_otherwise() -> None:
         (["--max-queue-delay-microseconds", "2500"], ["--max-wait-ms", "2.5"]),
         (["--default-timeout-microseconds", "500000"], ["--timeout", "500ms"]),
         (["--default-timeout-microseconds", "0"], ["--timeout", "none"]),
+        (["--batch-wait-timeout-s", "0.01"], ["--max-wait-ms", "10"]),
+        (["--max-queued-requests", "9"], ["--max-queue-size", "9"]),
+        (
+            ["--policy", "dynamic", "--max-concurrent-batches", "2"],
+            ["--policy", "dynamic", "--max-inflight-batches", "2"],
+        ),
+        (
+            ["--max_num_seqs=4", "--enable_chunked_prefill"],
+            ["--max-batch-size", "4", "--enable-chunked-prefill"],
+        ),
+        (["--no-enable-chunked-prefill"], []),
     ],
 )
 def test_a_name_of_another_server_means_the_same(alias: list[str], flags: list[str]) -> None:
@@ -49,6 +60,11 @@ def test_a_timeout_has_a_unit(text: str, timeout_s: float | None) -> None:
     [
         (["--max-inflight-batches", "2"], "no meaning for --policy continuous"),
         (["--policy", "dynamic", "--max-inflight-batches", "5"], "is 5"),
+        (["--policy", "dynamic", "--enable-chunked-prefill"], "no meaning for --policy dynamic"),
+        (["--enable-chunked-prefill", "--max-num-batched-tokens", "7"], "do not fit"),
+        (["--weights", "nowhere.safetensors"], "no such file"),
+        (["--tokenizer", "nowhere.json"], "no such file"),
+        (["--profile-steps", "-1"], "'-1'"),
         (["--timeout", "0s"], "not above 0"),
         (["--window-ms", "0"], "not above 0"),
         (["--max-model-len", "1"], "is 1"),

@@ -225,6 +225,8 @@ def test_pages(server: Server) -> None:
     assert server.ask("/v1/models").json["data"][0]["id"] == "tiny"
     facts = server.ask("/loadgen/facts").json
     assert {"name", "version", "policy", "flags", "preset", "device", "torch"} <= set(facts)
+    # The tiny model stays in the cache: what is not known is null, and has its reason.
+    assert facts["engine"]["read_bandwidth_bytes_per_s"] is None and facts["engine"]["read_bandwidth_reason"]
     assert server.ask("/nowhere").status == 404
     assert server.ask("/v1/completions").status == 405
     metrics = server.ask("/metrics").body.decode()
@@ -250,6 +252,11 @@ def test_pages(server: Server) -> None:
         "loadgen_target:timed_out_total",
         "loadgen_target:cancelled_total",
         "loadgen_target:num_preprocess_waiting",
+        "loadgen_target:active_seconds_total",
+        "loadgen_target:engine_restarts_total",
+        "vllm:request_inference_time_seconds_bucket",
+        "vllm:request_time_per_output_token_seconds_bucket",
+        "vllm:iteration_tokens_total_bucket",
     ):
         assert f"\n{name}{{" in metrics, name
 
@@ -357,6 +364,63 @@ def test_the_death_of_the_engine_reaches_the_clients_and_the_exit_code(tmp_path:
         assert server.process.wait(_LONG_S) == 1
         lines = server.stderr.read_text().splitlines()
         assert len(lines) == 2 and "engine" in lines[1]
+
+
+def test_an_engine_that_died_is_started_again_where_told_so(tmp_path: Path) -> None:
+    with started(tmp_path, "--step-delay-ms", "10", "--timeout", "none", "--restart-engine") as server:
+        running = server.begin(max_tokens=200)
+        server.until("vllm:num_requests_running", 1)
+        first = server.ask("/loadgen/facts").json["engine_pid"]
+        os.kill(first, signal.SIGKILL)
+        assert b'"code":500' in _all(running)
+        until_s = time.monotonic() + _LONG_S
+        while server.ask("/health").status != 200:
+            assert time.monotonic() < until_s
+            assert server.complete().status in (200, 503)
+            time.sleep(0.02)
+        assert server.complete().status == 200
+        assert server.ask("/loadgen/facts").json["engine_pid"] != first
+        assert server.meter("loadgen_target:engine_restarts_total") == 1
+        server.until("vllm:num_requests_running", 0)
+        server.process.send_signal(signal.SIGTERM)
+        assert server.process.wait(_LONG_S) == 0
+        assert sum("has died" in line for line in server.stderr.read_text().splitlines()) == 1
+
+
+def test_one_who_does_not_read_stalls_nobody(tmp_path: Path) -> None:
+    with started(tmp_path, "--policy", "null", "--max-model-len", "200000", "--timeout", "none") as server:
+        # Far more than the sockets between the two hold.
+        slow = server.begin(max_tokens=150_000)
+        assert slow.recv(1)
+        assert [server.complete(max_tokens=50).status for _ in range(5)] == [200] * 5
+        assert server.ask("/health").status == 200
+        assert server.meter("vllm:request_success_total") == 5
+        said = 1
+        while part := slow.recv(1 << 20):
+            said += len(part)
+            if part.endswith(b"0\r\n\r\n"):
+                break
+        slow.close()
+        server.until("vllm:request_success_total", 6)
+        assert said > 150_000 * len('data: {"choices"')
+
+
+def test_long_prompts_come_in_parts_and_the_step_log_says_so(server: Server, tmp_path: Path) -> None:
+    steps = tmp_path / "steps.parquet"
+    flags = ["--enable-chunked-prefill", "--max-num-batched-tokens", "32", "--step-log", str(steps)]
+    prompt = "a long prompt " * 20
+    with started(tmp_path, *flags) as chunked:
+        answer = chunked.complete(prompt=prompt, max_tokens=9).json["choices"]
+        assert chunked.ask("/loadgen/facts").json["flags"]["chunked_prefill"] is True
+        chunked.process.send_signal(signal.SIGTERM)
+        assert chunked.process.wait(_LONG_S) == 0
+    rows = pq.read_table(steps).to_pylist()
+    assert [row["new_tokens"] for row in rows] == [*[32] * 8, 24, *[1] * 8]
+    assert {row["kind"] for row in rows[:9]} == {"mixed"} and {row["kind"] for row in rows[9:]} == {"decode"}
+    assert all(
+        row["kernel_ns"] > 0 and row["active_ns"] == row["t_end_ns"] - row["t_start_ns"] for row in rows
+    )
+    assert answer == server.complete(prompt=prompt, max_tokens=9).json["choices"]
 
 
 def test_the_null_policy_needs_no_model(tmp_path: Path) -> None:
