@@ -92,8 +92,10 @@ def _parts(
         yield _matched(data, np.arange(first, first + num_lines), pattern)
         return
     found = pattern.cells.columns(data, num_lines)
-    if found is None and len(data) > _SMALLEST_PIECE:
-        for piece in cut(data, len(data) // 16):
+    # One piece is what a long line leaves uncut: nothing is won by trying it again.
+    pieces = list(cut(data, len(data) // 16)) if found is None and len(data) > _SMALLEST_PIECE else []
+    if len(pieces) > 1:
+        for piece in pieces:
             num_of_piece = count_lines(piece)
             yield from _parts(piece, num_of_piece, first, pattern)
             first += num_of_piece

@@ -91,8 +91,10 @@ class JsonColumnReader:
             try:
                 rows, values = self._decoder.columns(data, num_lines)
             except UnevenBlockError:
-                if len(data) > _SMALLEST_PIECE:
-                    for piece in cut(data, len(data) // 16):
+                # One piece is what a long line leaves uncut: nothing is won by trying it again.
+                pieces = list(cut(data, len(data) // 16)) if len(data) > _SMALLEST_PIECE else []
+                if len(pieces) > 1:
+                    for piece in pieces:
                         num_of_piece = count_lines(piece)
                         yield from self._parts(piece, num_of_piece, first, batch)
                         first += num_of_piece

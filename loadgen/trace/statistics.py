@@ -53,7 +53,8 @@ def trace_statistics(trace: Trace) -> TraceStatistics:
     arrival_ns = trace.arrival_ns
     gaps_ns = np.diff(arrival_ns)
     span_s = trace.span_s
-    counts = np.bincount((arrival_ns - arrival_ns[0]) // SECOND_NS)
+    # Only seconds with arrivals are held: one stamp of 1970 among others makes a span of half a century.
+    seconds, counts = np.unique((arrival_ns - arrival_ns[0]) // SECOND_NS, return_counts=True)
     return TraceStatistics(
         rows=trace.num_rows,
         span_s=span_s,
@@ -61,7 +62,7 @@ def trace_statistics(trace: Trace) -> TraceStatistics:
         peak_1s_fixed=int(counts.max()),
         peak_1s_sliding=peak_within(arrival_ns, SECOND_NS),
         gap_cv=float(gaps_ns.std() / gaps_ns.mean()) if span_s > 0 else None,
-        dispersion_1s=float(counts.var() / counts.mean()) if counts.size > 1 else None,
+        dispersion_1s=_dispersion(counts, int(seconds[-1]) + 1),
         ties=int(np.count_nonzero(gaps_ns == 0)),
         lengths={
             column: figures
@@ -75,6 +76,15 @@ def peak_within(arrival_ns: npt.NDArray[np.int64], width_ns: int) -> int:
     """Most arrivals in any half-open window [t, t + width_ns); `arrival_ns` ascending."""
     ends = np.searchsorted(arrival_ns, arrival_ns + width_ns, side="left")
     return int((ends - np.arange(arrival_ns.size)).max(initial=0))
+
+
+def _dispersion(counts: npt.NDArray[np.int64], num_bins: int) -> float | None:
+    """Variance / mean of `num_bins` counts, of which `counts` are those that are not 0; None for one bin."""
+    if num_bins < 2:
+        return None
+    mean = float(counts.sum()) / num_bins
+    square_sum = float(((counts - mean) ** 2).sum()) + (num_bins - counts.size) * mean**2
+    return square_sum / num_bins / mean
 
 
 def _length_figures(trace: Trace, column: str) -> LengthFigures | None:

@@ -76,3 +76,21 @@ def test_damage_never_crashes_a_recording(tmp_path: Path, format_name: str) -> N
             record_logs([path], format_name, RecordSettings(**OPTIONS))
         except LoadgenError as error:
             assert "\n" not in error.message
+
+
+@pytest.mark.parametrize(
+    "damaged", ["{'p': '" + "x" * 40_000, '{"t": ' + "[" * 40_000, '{"t": "' + "x" * 40_000]
+)
+def test_a_long_line_that_is_damaged_is_one_malformed_line(tmp_path: Path, damaged: str) -> None:
+    path = tmp_path / "log.jsonl"
+    path.write_text(f'{{"t": 1792889998}}\n{damaged}\n{{"t": 1792889999}}\n', encoding="utf-8")
+    fidelity = record_logs([path], "jsonl", RecordSettings(time_field="t")).fidelity
+    assert (fidelity.num_requests, fidelity.num_malformed) == (2, 1)
+
+
+def test_a_long_line_that_is_no_access_log_line_is_one_malformed_line(tmp_path: Path) -> None:
+    line = '1.1.1.1 - - [25/Oct/2026:02:00:01 +0100] "POST /v1 HTTP/1.1" 200 8 "-" "d" rt=1.5 msec=1792890001.204'
+    path = tmp_path / "access.log"
+    path.write_text(f"{line}\n{'x' * 40_000}\n{line}\n", encoding="utf-8")
+    fidelity = record_logs([path], "nginx", RecordSettings()).fidelity
+    assert (fidelity.num_requests, fidelity.num_malformed) == (2, 1)

@@ -66,3 +66,10 @@ def test_rows_behind_a_later_arrival_are_counted() -> None:
 )
 def test_finest_step_is_what_the_stamps_show(moments: list[int], step_ns: int | None) -> None:
     assert finest_step_ns(np.array(moments, dtype=np.int64)) == step_ns
+
+
+def test_a_span_of_half_a_century_takes_no_memory_of_its_own() -> None:
+    century_s = 1_792_889_998
+    figures = statistics_of([0, century_s, century_s + 0.5])
+    assert figures.peak_1s_fixed == 2
+    assert figures.dispersion_1s == pytest.approx(5 / 3)
