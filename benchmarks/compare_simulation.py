@@ -408,8 +408,8 @@ with nothing changed / with +5 %. Where a change in work changes latencies by mo
 moves (trend, slow drift), the first pairs tell of another change than all pairs do, and this share is lower. Alone:
 the interval of one figure by itself at the end, in % (nominal: 95). The truth is the change over the very runs of
 the experiment, had each been run as both versions. A request is good within {deadline} s and served within twice
-that, which most runs miss somewhere: a failure that comes in one run of fifty is covered by no interval made of what
-was seen.
+that, which most runs miss somewhere: a failure that comes in one run of fifty is covered by no interval made of
+what was seen.
 
 | noise | load | all | alone: {by_statistic} |
 |---|---|---|---|
