@@ -65,6 +65,8 @@ def _label(level: int, highest: float) -> str:
 
 
 def _shown(rate_per_s: float) -> str:
+    if rate_per_s >= 10**_LABEL_CHARS - 0.5:
+        return f"{rate_per_s:.1e}"
     return f"{rate_per_s:.0f}" if rate_per_s >= 100 else f"{rate_per_s:.3g}"
 
 

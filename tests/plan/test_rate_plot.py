@@ -6,7 +6,7 @@ import io
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 from rich.console import Console
 
@@ -63,6 +63,7 @@ def test_injections_are_marked_below() -> None:
     assert marks.plain == " " * 8 + "   ^^  injected"
 
 
+@example([0] * 61 + [3906250], 0.00390625, False)
 @given(
     st.lists(st.integers(0, 10**7), min_size=20, max_size=72).filter(any), st.floats(1e-3, 1e6), st.booleans()
 )
