@@ -81,6 +81,7 @@ class _Batch:
         "finishes", "held", "idle_since_ns", "index", "kv_tokens", "num_rows", "oldest", "steps", "stretches",
         "useful", "useful_sum",
     )  # fmt: skip
+    num_unread_tokens = 0  # asked for by chunked prefill alone, which is not simulated
 
     def __init__(self, index: int) -> None:
         self.index = index
