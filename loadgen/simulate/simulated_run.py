@@ -143,30 +143,12 @@ def simulate_run(run: SimulatedRun) -> RunFolder:
 
 def facts_of(config: ServerConfig) -> dict[str, Any]:
     """What the server tells of itself when it is live, as far as its settings say."""
-    engine, policy = config.engine, config.engine.policy
     return {
         "name": "loadgen_target",
         "simulated": True,
         "version": loadgen.__version__,
         "model": config.served_model_name,
-        "policy": policy.name,
-        "flags": {
-            "max_batch_size": policy.batch_rows,
-            "max_wait_ms": policy.max_wait_ns / 1e6,
-            "window_ms": policy.window_ns / 1e6,
-            "max_inflight_batches": policy.max_inflight_batches,
-            "max_num_batched_tokens": policy.max_num_batched_tokens,
-            "static_release": policy.release,
-            "pipeline": "inline" if engine.is_inline else "staged",
-            "preprocess_workers": config.preprocess_workers,
-            "preprocess_ms": engine.preprocess_s * 1e3,
-            "max_queue_size": config.max_queue_size,
-            "overload_status": config.overload_status,
-            "timeout_s": config.timeout_s,
-            "timeout_scope": config.timeout_scope,
-            "max_model_len": engine.max_model_len,
-            "seed": engine.seed,
-            "step_delay_ms": engine.step_delay_s * 1e3,
-        },
-        "preset": engine.preset,
+        "policy": config.engine.policy.name,
+        "flags": config.told,
+        "preset": config.engine.preset,
     }

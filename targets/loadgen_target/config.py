@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 BOS, EOS, PAD = 256, 257, 258
 VOCAB_SIZE = 259
@@ -194,6 +194,32 @@ class ServerConfig:
     request_log: Path | None = None
     step_log: Path | None = None
     ready_file: Path | None = None
+
+    @property
+    def told(self) -> dict[str, Any]:
+        """The settings that decide how requests are served, by flag, for a report to keep."""
+        engine, policy = self.engine, self.engine.policy
+        return {
+            "max_batch_size": policy.batch_rows,
+            "max_wait_ms": policy.max_wait_ns / 1e6,
+            "window_ms": policy.window_ns / 1e6,
+            "max_inflight_batches": policy.max_inflight_batches,
+            "max_num_batched_tokens": policy.max_num_batched_tokens,
+            "chunked_prefill": policy.splits_prompts,
+            "static_release": policy.release,
+            "pipeline": "inline" if engine.is_inline else "staged",
+            "preprocess_workers": self.preprocess_workers,
+            "preprocess_ms": engine.preprocess_s * 1e3,
+            "max_queue_size": self.max_queue_size,
+            "overload_status": self.overload_status,
+            "timeout_s": self.timeout_s,
+            "timeout_scope": self.timeout_scope,
+            "max_model_len": engine.max_model_len,
+            "seed": engine.seed,
+            "step_delay_ms": engine.step_delay_s * 1e3,
+            "tokenizer": None if engine.tokenizer is None else engine.tokenizer.name,
+            "restart_engine": self.restarts_engine,
+        }
 
     def __post_init__(self) -> None:
         _at_least("--max-queue-size", self.max_queue_size, 1)

@@ -178,7 +178,6 @@ def _write_aside(path: Path, text: str) -> None:
 def _facts(service: Service) -> dict[str, Any]:
     """What runs here, for a report to keep."""
     config = service.config
-    engine, policy = config.engine, config.engine.policy
     on = service.engine.facts or {}
     return {
         "name": "loadgen_target",
@@ -186,29 +185,9 @@ def _facts(service: Service) -> dict[str, Any]:
         "device": on.get("device"),
         "torch": on.get("torch"),
         "model": config.served_model_name,
-        "policy": policy.name,
-        "flags": {
-            "max_batch_size": policy.batch_rows,
-            "max_wait_ms": policy.max_wait_ns / 1e6,
-            "window_ms": policy.window_ns / 1e6,
-            "max_inflight_batches": policy.max_inflight_batches,
-            "max_num_batched_tokens": policy.max_num_batched_tokens,
-            "chunked_prefill": policy.splits_prompts,
-            "static_release": policy.release,
-            "pipeline": "inline" if engine.is_inline else "staged",
-            "preprocess_workers": config.preprocess_workers,
-            "preprocess_ms": engine.preprocess_s * 1e3,
-            "max_queue_size": config.max_queue_size,
-            "overload_status": config.overload_status,
-            "timeout_s": config.timeout_s,
-            "timeout_scope": config.timeout_scope,
-            "max_model_len": engine.max_model_len,
-            "seed": engine.seed,
-            "step_delay_ms": engine.step_delay_s * 1e3,
-            "tokenizer": None if engine.tokenizer is None else engine.tokenizer.name,
-            "restart_engine": config.restarts_engine,
-        },
-        "preset": engine.preset,
+        "policy": config.engine.policy.name,
+        "flags": config.told,
+        "preset": config.engine.preset,
         "engine": service.engine.facts,
         "engine_pid": service.engine.pid,
         "python": platform.python_version(),

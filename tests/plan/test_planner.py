@@ -34,7 +34,8 @@ def test_a_trace_of_arrivals_alone_is_refused() -> None:
 
 
 def test_one_input_length_of_any_unit_is_enough() -> None:
-    plan(trace_of([0, 1], input_tokens=[None, None], input_bytes=[None, 5]), Shape())
+    schedule = plan(trace_of([0, 1], input_tokens=[None, None], input_bytes=[None, 5]), Shape())
+    assert schedule.num_requests == 2
 
 
 class TestWindowAndSpeed:

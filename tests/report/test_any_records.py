@@ -105,4 +105,6 @@ def test_a_column_that_no_record_fills_is_no_crash(column: str) -> None:
         "chunk_gap_us": [1] * 4,
         column: None,
     }
-    json.dumps(built([row] * 30).as_json(), allow_nan=False)
+    report = built([row] * 30)
+    json.dumps(report.as_json(), allow_nan=False)
+    assert report.as_json()["outcomes"]["ok"]["count"] == 30

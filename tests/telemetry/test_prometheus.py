@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import math
 
 import pytest
 from hypothesis import given
@@ -52,4 +53,5 @@ def test_what_is_no_prometheus_text_is_a_value_error(page: str) -> None:
 @given(st.text(max_size=60), st.integers(0, len(PAGE)))
 def test_a_damaged_page_is_samples_or_a_value_error(noise: str, place: int) -> None:
     with contextlib.suppress(ValueError):
-        parse_metrics(PAGE[:place] + noise + PAGE[place:])
+        samples = parse_metrics(PAGE[:place] + noise + PAGE[place:])
+        assert all(sample.name and not math.isnan(sample.value) for sample in samples)
