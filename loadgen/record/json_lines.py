@@ -110,6 +110,14 @@ class JsonLinesFormat:
         return has_keys(head, cls.layout.keys)
 
     @property
+    def needs(self) -> str | None:
+        """What marks a request, where lines hold no paths."""
+        if self._has_path:
+            return None
+        marks = "".join(f", and {path} {value}" for path, value in self.layout.only.items())
+        return f"a request has the fields {', '.join(self.layout.keys)}{marks}"
+
+    @property
     def order_matters(self) -> bool:
         """Whether lines have to be read in their order."""
         return self._stamps.order_matters

@@ -142,13 +142,25 @@ class Recorder:
             self._order.add(kept.arrival_unix_ns, kept.end_unix_ns)
             yield self._store.num_rows
 
+    def _advice(self, findings: Findings) -> str:
+        """What to look at when no request was found."""
+        if not findings.num_other:
+            return "is it the right --format?"
+        needs = getattr(self._format, "needs", None)
+        if needs is not None:
+            return f"{needs}; is it the right --format?"
+        prefixes = self._settings.path_prefixes
+        if prefixes:
+            return f"no path begins with {' or '.join(prefixes)}: check --path, and --format"
+        return "no line is a POST request: --path / keeps those of any method; is it the right --format?"
+
     def recording(self) -> Recording:
         """What was found so far. Raises RecordError if that is nothing."""
         findings, selection = self._findings.copy(), self._selection
         first = self.paths[0].name
         where = first if len(self.paths) == 1 else f"{first} and {len(self.paths) - 1} more"
         if self._num_found == 0:
-            raise _nothing_usable(where, self._name, findings)
+            raise _nothing_usable(where, self._name, findings, self._advice(findings))
         num_left_out = self._num_found - self._store.num_rows
         if self._store.num_rows == 0:
             raise RecordError(
@@ -199,18 +211,13 @@ def _first_stamp_ns(
     return None
 
 
-def _nothing_usable(where: str, name: str, findings: Findings) -> RecordError:
+def _nothing_usable(where: str, name: str, findings: Findings, hint: str) -> RecordError:
     if findings.num_lines == 0:
         return RecordError(f"{where}: the log is empty: 0 usable of 0 lines")
     reason = ""
     if findings.malformed:
         first = findings.malformed[0]
         reason = f"; {first.source}:{first.line}: {first.reason}"
-    hint = "is it the right --format?"
-    if findings.num_other:
-        hint = "every request was filtered out: check --path" + (
-            "" if not findings.num_malformed else " and --format"
-        )
     return RecordError(
         f"{where}: 0 usable of {findings.num_lines} lines as {name} "
         f"({findings.num_other} other, {findings.num_malformed} malformed){reason}",

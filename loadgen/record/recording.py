@@ -127,8 +127,8 @@ class Recording:
             _SUSPICIOUS_GAP_NS, _SUSPICIOUS_GAP_RATIO * figures.mean_other_gap_ns
         ):
             findings.warn(
-                f"nothing arrived for {figures.largest_gap_ns / 1e9:.4g} s, from "
-                f"{figures.gap_after_s:.4g} s after the first request: is a file of the log missing?"
+                f"nothing arrived for {format_duration(figures.largest_gap_ns / 1e9)}, from "
+                f"{format_duration(figures.gap_after_s)} after the first request: is a file of the log missing?"
             )
         return findings
 

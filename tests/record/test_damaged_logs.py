@@ -45,6 +45,9 @@ LINES = [
     '{"type":"GENERATION","traceId":"a","startTime":"2026-10-25T00:59:58Z","usage":{"input":3}}',
     "<134>1 2026-10-25T00:59:59.704Z host app - - - t=1792889999 in=3 out=2",
     "2026-10-25T00:59:59.704Z {}",
+    '{"timestamp":"2026-10-25T00:59:58.201389","event":"request.received","rid":["1f"],"obj":{"input_ids":[1,"..."]}}',
+    '2026-10-25T00:59:59.704511Z  INFO generate{a=1 total_time="1.5s" inference_time="1s" time_per_token="2ms"}: '
+    "text_generation_router::server: router/src/server.rs:402: Success",
     "[2026-10-25 00:59:58] Finish: obj=G(rid='1f'), out={'meta_info': {'prompt_tokens': 3}}",
 ]
 OPTIONS: dict[str, Any] = {

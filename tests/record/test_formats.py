@@ -155,3 +155,32 @@ def test_durations_with_units_are_exact(text: str, ns: int) -> None:
 def test_what_is_no_duration_with_units_is_refused(text: str) -> None:
     with pytest.raises(ValueError, match="no duration"):
         written_duration_ns(text)
+
+
+@pytest.mark.parametrize(
+    ("text", "format_name", "options", "hint"),
+    [
+        ("INFO 10-25 00:59:58 started\n", "vllm", {"year": 2026, "zone": "UTC"}, "--enable-log-requests"),
+        ("[2026-10-25 00:59:58] started\n", "sglang", {"zone": "UTC"}, "--log-requests"),
+        ('{"type":"SPAN","start_time":"2026-10-25 00:59:58"}\n', "langfuse", {}, "type GENERATION"),
+        ('{"type":"SPAN","startTime":"2026-10-25T00:59:58Z"}\n', "langfuse", {}, "startTime"),
+        ('{"resourceSpans":[]}\n', "otlp", {}, "gen_ai.usage"),
+        (
+            COMMON.replace("POST", "GET") + " 911 1503122\n",
+            "apache",
+            {},
+            "--path / keeps those of any method",
+        ),
+        (COMMON + "\n", "apache", {"path_prefixes": ("/v2/",)}, "no path begins with /v2/: check --path"),
+        ("noise\n", "caddy", {}, "is it the right --format?"),
+    ],
+)
+def test_a_log_without_requests_tells_what_marks_one(
+    tmp_path: Path, text: str, format_name: str, options: dict[str, Any], hint: str
+) -> None:
+    with pytest.raises(RecordError, match="0 usable of 1 lines") as caught:
+        record_text(tmp_path, text, format_name, **options)
+    assert caught.value.hint is not None
+    assert hint in caught.value.hint
+    if format_name not in ("apache", "caddy"):
+        assert "--path" not in caught.value.hint

@@ -111,4 +111,4 @@ def test_a_clock_that_went_back_and_a_silence_are_told(tmp_path: Path) -> None:
     recording = record(tmp_path, app_log=lines(100, 200) + lines(50, 100) + lines(9000, 9002))
     warnings = " ".join(recording.fidelity.warnings)
     assert "the clock of the log went back once" in warnings
-    assert "nothing arrived for 8801 s" in warnings
+    assert "nothing arrived for 2 h 26 min" in warnings

@@ -34,6 +34,15 @@ LANGFUSE = json.dumps(
         "usage_details": {"input": 402},
     }
 )
+LANGFUSE_TEXT = json.dumps(
+    {
+        "type": "GENERATION",
+        "start_time": "2026-10-25 00:59:58.201000",
+        "end_time": None,
+        "input": '"usage_details": "{\\"input\\": 9}"',
+        "usage_details": json.dumps({"input": 402, "output": 51}),
+    }
+)
 IDS = "x', params: SamplingParams(n=1), prompt_token_ids: [1, 2, 3], lora_request: None."
 VLLM_OLD = f"INFO 10-25 00:59:58 async_llm_engine.py:174] Received request cmpl-1: prompt: '{IDS}"
 VLLM_PREFIX = (
@@ -75,6 +84,7 @@ CASES: list[tuple[str, str, str, dict[str, Any], int, int | None, int | None, in
     ("traefik without StartUTC", TRAEFIK, "auto", {}, PAST_NS, 402, None, 0),
     ("caddy duration as text", CADDY, "auto", {}, PAST_NS, 402, 5, 0),
     ("langfuse without trace_id", LANGFUSE, "auto", {}, PAST_NS, 402, None, 0),
+    ("langfuse usage as text", LANGFUSE_TEXT, "auto", {}, PAST_NS, 402, 51, 0),
     ("vllm old place", VLLM_OLD, "auto", OF_2026, START_NS, 3, None, 0),
     ("vllm coloured prefix", VLLM_PREFIX, "auto", OF_2026, START_NS, 3, None, 0),
     ("vllm coloured words", VLLM_COLOUR, "auto", OF_2026, START_NS, 3, None, 0),

@@ -40,6 +40,8 @@ _OTHERS = {
 class HeliconeManualFormat:
     """Helicone manual log lines."""
 
+    needs = f"a request has the fields {' and '.join(_KEYS)}"
+
     def __init__(self, settings: RecordSettings) -> None:
         moments = [f"{moment}.{part}" for moment in (_START, _END) for part in ("seconds", "milliseconds")]
         paths = [path for of_length in _LENGTHS.values() for path in of_length]

@@ -18,6 +18,8 @@ from loadgen.record.settings import RecordSettings
 class JsonlFormat:
     """Generic JSONL."""
 
+    needs = "a request is a line that is a JSON object"
+
     def __init__(self, settings: RecordSettings) -> None:
         self._fields = NamedFields(settings)
         self._columns = JsonColumnReader(

@@ -35,7 +35,8 @@ class StampFacts:
 class LogFormat(Protocol):
     """One log format, made with the settings of the recording.
 
-    One whose lines tell all by themselves says `order_matters = False`, and is then read by several processes.
+    One whose lines tell all by themselves says `order_matters = False`, and is then read by several processes. One
+    whose lines hold no paths says in `needs` what marks a request: the advice where none was found.
     """
 
     def read(self, batches: Iterable[LineBatch], findings: Findings) -> Iterator[RequestBatch]:

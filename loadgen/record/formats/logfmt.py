@@ -21,6 +21,8 @@ _PAIR = re.compile(r'([A-Za-z_][\w.\-]*)=("(?:[^"\\]|\\.)*"|[^\s"]*)')
 class LogfmtFormat:
     """Generic logfmt."""
 
+    needs = "a request is a line that has the fields of --time and --duration-field"
+
     def __init__(self, settings: RecordSettings) -> None:
         self._fields = NamedFields(settings)
         self._needed = {settings.time_field, settings.duration_field} - {None, WRITTEN_FIELD}

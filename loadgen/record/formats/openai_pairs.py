@@ -42,6 +42,8 @@ _HINT = 'log the moment of sending beside each pair: {"ts": ..., "request": ...,
 class OpenaiPairsFormat:
     """Request/response pairs."""
 
+    needs = "a request is a line with the fields request and response"
+
     def __init__(self, settings: RecordSettings) -> None:
         self._settings = settings
         self._fields: NamedFields | None = None

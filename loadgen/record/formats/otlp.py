@@ -54,6 +54,8 @@ Attributes = Mapping[str, Any]
 class OtlpFormat:
     """OTLP JSON lines."""
 
+    needs = "a model call is a span with gen_ai.usage.* attributes"
+
     def __init__(self, settings: RecordSettings) -> None:
         pass
 

@@ -1,4 +1,4 @@
-"""TGI's JSON log: timestamp is the completion, so arrival = timestamp - span.total_time.
+"""TGI's log, JSON or text: timestamp is the completion, so arrival = timestamp - total_time of the span.
 
 Source: router/src/server.rs and logging.rs of text-generation-inference. Times are Rust's: 1.503s, 21.4ms,
 412.5µs. The log holds no token counts; time_per_token is inference_time over the generated tokens, which
@@ -15,6 +15,7 @@ import pyarrow as pa
 
 from loadgen.record.findings import Findings
 from loadgen.record.formats.log_format import StampFacts
+from loadgen.record.formats.tgi_text import TgiTextColumns, is_text_log
 from loadgen.record.json_columns import JsonColumnReader
 from loadgen.record.json_lines import has_keys
 from loadgen.record.line_batch import LineBatch
@@ -24,22 +25,24 @@ from loadgen.record.stamp_reader import StampReader
 from loadgen.record.value_columns import Values, durations_ns
 
 _PATHS = ("timestamp", "span.name", "span.total_time", "span.inference_time", "span.time_per_token")
+_REQUIRED = ("timestamp", "level")
 _IS_STREAM = {"generate": False, "generate_stream": True}
 
 
 class TgiFormat:
-    """TGI JSON lines."""
+    """TGI's lines."""
+
+    needs = "TGI logs the times of requests that succeed"
 
     def __init__(self, settings: RecordSettings) -> None:
-        self._columns = JsonColumnReader(_PATHS, required=("timestamp", "level"))
+        self._columns: JsonColumnReader | TgiTextColumns | None = None
         self._stamps = StampReader("iso", settings.zone)
 
     @staticmethod
     def looks_like(head: Sequence[bytes]) -> bool:
         # The first lines are of the start; any of them names the program.
-        return has_keys(head, ("timestamp", "level", "target")) and any(
-            b"text_generation_router" in line for line in head
-        )
+        is_json = has_keys(head, ("timestamp", "level", "target"))
+        return is_text_log(head) or (is_json and any(b"text_generation_router" in line for line in head))
 
     @property
     def order_matters(self) -> bool:
@@ -54,7 +57,10 @@ class TgiFormat:
     def read(self, batches: Iterable[LineBatch], findings: Findings) -> Iterator[RequestBatch]:
         findings.assume("output_tokens are inference_time / time_per_token, rounded")
         for batch in batches:
-            columns = self._columns.read(batch)
+            if self._columns is None and batch.data:
+                is_json = any(line.startswith(b"{") for line in batch.lines())
+                self._columns = JsonColumnReader(_PATHS, required=_REQUIRED) if is_json else TgiTextColumns()
+            columns = (self._columns or TgiTextColumns()).read(batch)
             done = [row for row, took in enumerate(columns.values["span.total_time"]) if took is not None]
             numbers = [columns.numbers[row] for row in done]
             values = {path: [columns.values[path][row] for row in done] for path in _PATHS}

@@ -48,6 +48,8 @@ class _Request:
 class TritonFormat:
     """Triton trace entries, one a line."""
 
+    needs = "a request is an id with timestamps (trace level TIMESTAMPS)"
+
     def __init__(self, settings: RecordSettings) -> None:
         pass
 

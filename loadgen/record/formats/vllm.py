@@ -40,6 +40,8 @@ _SHARE_AT_TOP = 0.1
 class VllmFormat:
     """vLLM server log lines."""
 
+    needs = "vLLM logs requests with --enable-log-requests"
+
     def __init__(self, settings: RecordSettings) -> None:
         self._zone = settings.zone
         self._year = settings.year
