@@ -91,7 +91,7 @@ def record(
             help="Zone of stamps that carry none: UTC, +02:00, Europe/Berlin.", rich_help_panel=_FIELDS
         ),
     ] = None,
-    year: Annotated[int | None, typer.Option(help="Year of stamps that carry none (vllm).")] = None,
+    year: Annotated[int | None, typer.Option(help="Year of stamps that carry none (vllm, syslog).")] = None,
     stamp: Annotated[
         str | None,
         typer.Option(

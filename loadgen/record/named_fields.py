@@ -39,7 +39,7 @@ class NamedFields:
         self.time: str = settings.time_field
         self._settings = settings
         self._marks = settings.stamp or "arrival"
-        self._stamps = StampReader(settings.time_unit, settings.zone)
+        self._stamps = StampReader(settings.time_unit, settings.zone, settings.year)
         self._duration_unit = (
             duration_unit_of(settings.duration_field, settings.duration_unit)
             if settings.duration_field is not None

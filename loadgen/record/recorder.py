@@ -101,7 +101,9 @@ class Recorder:
         except RecordError as error:
             raise RecordError(f"{paths[0].name}: {error.message}", hint=error.hint) from error
         self.paths = oldest_first(
-            paths, lambda start: _first_stamp_ns(self._name, settings, start, self._wrapping)
+            paths,
+            lambda start: _first_stamp_ns(self._name, settings, start, self._wrapping),
+            in_one_year=settings.year is not None,
         )
         self._findings = Findings()
         self._store = RequestStore(os.urandom(16))

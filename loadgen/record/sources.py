@@ -11,6 +11,7 @@ from loadgen.record.findings import Findings
 from loadgen.record.followed_log import FollowedLog
 from loadgen.record.line_batch import LineBatch
 from loadgen.record.repeats import RepeatSearch
+from loadgen.record.year import HALF_YEAR_NS
 from loadgen.trace.source_stream import STDIN, SourceStream, head_of
 from loadgen.trace.trace import SourceFile
 
@@ -144,20 +145,27 @@ def head_lines(path: Path) -> list[bytes]:
 
 
 def oldest_first(
-    paths: Sequence[Path], first_stamp_ns: Callable[[LineBatch], int | None]
+    paths: Sequence[Path], first_stamp_ns: Callable[[LineBatch], int | None], *, in_one_year: bool = False
 ) -> tuple[Path, ...]:
     """`paths` by the first stamp in each, so that rotated files may be given in any order.
 
-    Files without one near their start keep their place behind the others.
+    Files without one near their start keep their place behind the others. in_one_year: stamps carry no year and are
+    read in the same one, so that the files behind half a year without any are those of the year before.
     """
     if len(paths) < 2:
         return tuple(paths)
 
-    def start(path: Path) -> tuple[int, int]:
+    def start(path: Path) -> int | None:
         lines = head_lines(path)
-        if not lines:
-            return (1, 0)
-        stamp_ns = first_stamp_ns(LineBatch(path.name, 0, 1, b"\n".join(lines)))
-        return (1, 0) if stamp_ns is None else (0, stamp_ns)
+        return first_stamp_ns(LineBatch(path.name, 0, 1, b"\n".join(lines))) if lines else None
 
-    return tuple(sorted(paths, key=start))
+    starts = [(start_ns, path) for path in paths if (start_ns := start(path)) is not None]
+    starts.sort(key=lambda pair: pair[0])
+    if in_one_year:
+        gaps = (
+            place for place in range(1, len(starts)) if starts[place][0] - starts[place - 1][0] > HALF_YEAR_NS
+        )
+        first = next(gaps, 0)
+        starts = starts[first:] + starts[:first]
+    ordered = [path for _, path in starts]
+    return (*ordered, *(path for path in paths if path not in ordered))

@@ -23,23 +23,32 @@ from loadgen.record.value_columns import (
     whole_micros,
     zoned_ns,
 )
+from loadgen.record.year import YearClock
 from loadgen.record.zone import ZoneClock, parse_zone
 from loadgen.trace.moments import UNIT_NS, calendar_ns, epoch_unit, number_ns
 
 _NUMBER = re.compile(r"-?\d+(?:\.\d*)?(?:[eE][+-]?\d+)?")
 _LONG_FRACTION = re.compile(r"(?<=[.,])(\d{6})(\d{1,3})\d*")
+# syslog's, of RFC 3164.
+_YEARLESS = re.compile(r"([A-Z][a-z][a-z]) +(\d{1,2}) (\d\d:\d\d:\d\d(?:[.,]\d+)?)")
+# %c and %x hold a year, too.
+_YEAR_DIRECTIVE = re.compile(r"(?<!%)(?:%%)*%[YyGcx]")
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 class StampReader:
     """Reads the stamps of one log, in its order.
 
-    unit: auto, s, ms, us, ns, iso, or a strptime pattern. zone: of stamps that carry none, or None.
+    unit: auto, s, ms, us, ns, iso, or a strptime pattern. zone: of stamps that carry none, or None. year: of the
+    first stamp, where stamps carry none, or None.
     """
 
-    def __init__(self, unit: str, zone: str | None) -> None:
+    def __init__(self, unit: str, zone: str | None, year: int | None = None) -> None:
         self._unit = unit
         self._zone = zone
+        self._years = None if year is None else YearClock(year)
+        self._year = year
+        self._is_yearless = False
         self._clock = ZoneClock(parse_zone(zone)) if zone is not None else None
         self._naive_place: str | None = None
         self._aware_place: str | None = None
@@ -63,7 +72,7 @@ class StampReader:
             return number_ns(text, UNIT_NS[self._unit])
         if self._unit == "auto" and _NUMBER.fullmatch(text):
             return self._number_of_seen_unit(text, place)
-        ns, offset_ns = calendar_ns(text) if self._unit in ("auto", "iso") else self._by_pattern(text)
+        ns, offset_ns = self._calendar(text, place)
         if offset_ns is not None:
             self._aware_place = self._aware_place or place
             self._refuse_mixture()
@@ -96,8 +105,8 @@ class StampReader:
 
     @property
     def order_matters(self) -> bool:
-        """Whether what a stamp means may depend on those before it: local times of a zone with two clocks."""
-        return self._clock is not None and not self._clock.is_fixed
+        """Whether what a stamp means may depend on those before it: no year, or a zone with two clocks."""
+        return self._years is not None or (self._clock is not None and not self._clock.is_fixed)
 
     def _whole_column(self, values: Values, place_of: Callable[[int], str]) -> npt.NDArray[np.int64] | None:
         """The column at once, where all its stamps are of one kind; else None."""
@@ -186,6 +195,8 @@ class StampReader:
             )
         if self._naive_place is not None:
             findings.assume(f"stamps without a zone are in {self._zone}")
+        if self._is_yearless:
+            findings.assume(f"stamps without a year begin in {self._year}")
         if self._clock is not None and self._clock.num_ambiguous:
             findings.warn(
                 f"{self._clock.num_ambiguous} stamps lie in the hour that {self._zone} has twice; "
@@ -222,19 +233,39 @@ class StampReader:
                 hint="record them apart, or write the zone into each",
             )
 
-    def _by_pattern(self, text: str) -> tuple[int, int | None]:
-        # strptime takes six fraction digits at most; the others are kept aside.
-        rest_ns = 0
-        if "%f" in self._unit and (found := _LONG_FRACTION.search(text)):
-            rest_ns = int(found[2].ljust(3, "0"))
-            text = text[: found.start()] + found[1] + text[found.end() :]
-        try:
-            moment = datetime.strptime(text, self._unit)  # noqa: DTZ007  # the caller handles a missing zone
-        except ValueError as exc:
-            raise ValueError("the time does not match --time-unit") from exc
-        offset = moment.utcoffset()
-        since = moment.replace(tzinfo=UTC) - _EPOCH
-        return _timedelta_ns(since) + rest_ns, None if offset is None else _timedelta_ns(offset)
+    def _calendar(self, text: str, place: str) -> tuple[int, int | None]:
+        """ns on the stamp's own calendar, and its distance from UTC; None without a zone."""
+        by_pattern = self._unit not in ("auto", "iso")
+        found = None if by_pattern else _YEARLESS.fullmatch(text)
+        if found is None and (not by_pattern or _YEAR_DIRECTIVE.search(self._unit)):
+            return _by_pattern(text, self._unit) if by_pattern else calendar_ns(text)
+
+        def of_year(year: int) -> tuple[int, int | None]:
+            if found is None:
+                return _by_pattern(f"{year} {text}", f"%Y {self._unit}")
+            return calendar_ns(f"{found[2]:0>2}/{found[1]}/{year}:{found[3]}")
+
+        if self._years is None:
+            # A leap year, in which each day is found.
+            of_year(2000)
+            raise RecordError(f"{place}: the stamp {text[:40]!r} has no year", hint="give it: --year 2026")
+        self._is_yearless = True
+        return self._years.calendar_ns(of_year)
+
+
+def _by_pattern(text: str, pattern: str) -> tuple[int, int | None]:
+    # strptime takes six fraction digits at most; the others are kept aside.
+    rest_ns = 0
+    if "%f" in pattern and (found := _LONG_FRACTION.search(text)):
+        rest_ns = int(found[2].ljust(3, "0"))
+        text = text[: found.start()] + found[1] + text[found.end() :]
+    try:
+        moment = datetime.strptime(text, pattern)  # noqa: DTZ007  # the caller handles a missing zone
+    except ValueError as exc:
+        raise ValueError("the time does not match --time-unit") from exc
+    offset = moment.utcoffset()
+    since = moment.replace(tzinfo=UTC) - _EPOCH
+    return _timedelta_ns(since) + rest_ns, None if offset is None else _timedelta_ns(offset)
 
 
 def _timedelta_ns(delta: timedelta) -> int:

@@ -11,6 +11,7 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
+from functools import partial
 
 from loadgen.errors import RecordError
 from loadgen.record.findings import Findings
@@ -21,6 +22,7 @@ from loadgen.record.line_batch import LineBatch
 from loadgen.record.prefix_blocks import PrefixBlocks
 from loadgen.record.request_batch import RequestBatch
 from loadgen.record.settings import RecordSettings
+from loadgen.record.year import YearClock
 from loadgen.record.zone import ZoneClock, parse_zone
 from loadgen.trace.moments import calendar_ns
 
@@ -33,7 +35,6 @@ _LINE = re.compile(
     % {b"c": _COLOUR, b"prefix": SOURCE_PREFIX}
     + rb"(Received request|Request|Generated response) ([^\s:]+)(?:( details)?: | \((streaming complete)\): )"
 )
-_HALF_YEAR_NS = 183 * 86_400 * 10**9
 _SHARE_AT_TOP = 0.1
 
 
@@ -64,7 +65,7 @@ class VllmFormat:
         clock = ZoneClock(parse_zone(self._zone))
         requests = JoinedRequests()
         lengths: Counter[int] = Counter()
-        year, latest_ns = self._year, 0
+        years = YearClock(self._year)
         for batch in batches:
             for index, line in enumerate(batch.lines()):
                 found = _LINE.match(line)
@@ -84,14 +85,11 @@ class VllmFormat:
                         requests.finish(request)
                     continue
                 try:
-                    calendar, _ = calendar_ns(f"{year}-{day.decode()} {time.decode()}")
-                    if calendar < latest_ns - _HALF_YEAR_NS:
-                        year += 1
-                        calendar, _ = calendar_ns(f"{year}-{day.decode()} {time.decode()}")
+                    rest = f"{day.decode()} {time.decode()}"
+                    calendar, _ = years.calendar_ns(partial(_calendar, rest))
                 except ValueError as exc:
                     findings.add_malformed(batch.source, batch.number_of(index), str(exc), line)
                     continue
-                latest_ns = max(latest_ns, calendar)
                 self._add_prompt(requests.begin(name, clock.unix_ns(calendar)), line, lengths)
             yield requests.take()
         yield requests.take(is_end=True)
@@ -105,6 +103,10 @@ class VllmFormat:
         lengths[len(ids)] += 1
         if self._blocks is not None:
             request.prefix_blocks = self._blocks.of_token_ids([int(token) for token in ids])
+
+
+def _calendar(rest: str, year: int) -> tuple[int, int | None]:
+    return calendar_ns(f"{year}-{rest}")
 
 
 def _ids(line: bytes, label: bytes) -> list[bytes] | None:
