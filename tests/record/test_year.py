@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +17,10 @@ from support.logs import recorded, rows
 
 WRITTEN: dict[str, Any] = {"time_field": "@written", "zone": "UTC"}
 START_NS = 1_792_889_999 * 10**9
+
+
+def of_day(day: str, year: int) -> tuple[int, int | None]:
+    return calendar_ns(f"{year}-{day} 00:00:00")
 
 
 def of_syslog(stamp: str) -> str:
@@ -62,9 +67,7 @@ def test_29_february_is_a_day_of_a_leap_year_alone(tmp_path: Path) -> None:
 def test_late_lines_stand_in_the_year_that_is_nearer() -> None:
     clock = YearClock(2026)
     days = ["12-31", "01-01", "12-31", "01-02", "12-30", "12-31", "01-01"]
-    found = [
-        clock.calendar_ns(lambda year, day=day: calendar_ns(f"{year}-{day} 00:00:00"))[0] for day in days
-    ]
+    found = [clock.calendar_ns(partial(of_day, day))[0] for day in days]
     first = found[0]
     assert [(ns - first) // (86_400 * 10**9) for ns in found] == [0, 1, 0, 2, -1, 0, 1]
 
