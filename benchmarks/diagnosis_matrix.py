@@ -181,14 +181,14 @@ def buffering(url: str) -> Iterator[str]:
             to_target.close()
 
         asking = asyncio.create_task(there())
-        kept = b""
+        kept, is_stream = b"", False
         while data := await from_target.read(65536):
             kept += data
-            if (
-                len(kept) >= 1 << 14
-                or kept.endswith(b"0\r\n\r\n")
-                or b"content-length" in kept[:1000].lower()
-            ):
+            if kept.startswith(b"HTTP/"):
+                if b"\r\n\r\n" not in kept:
+                    continue
+                is_stream = b"transfer-encoding: chunked" in kept.split(b"\r\n\r\n", 1)[0].lower()
+            if not is_stream or len(kept) >= 1 << 14 or kept.endswith(b"0\r\n\r\n"):
                 writer.write(kept)
                 kept = b""
         writer.close()
