@@ -11,7 +11,8 @@ from typer.core import TyperCommand
 
 from loadgen.cli import console
 from loadgen.compare.compared_run import in_time, load_run, noise_on_record
-from loadgen.compare.comparison import Comparison, Terms, compare_runs
+from loadgen.compare.comparing import compare_runs
+from loadgen.compare.comparison import Comparison, Terms
 from loadgen.compare.gate import Gate, parse_gate, read_gates
 from loadgen.compare.history import history, read_history
 from loadgen.compare.history_terminal import render_history

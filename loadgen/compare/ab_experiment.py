@@ -12,7 +12,9 @@ import numpy as np
 from loadgen.atomic_file import write_text
 from loadgen.compare.ab_folder import AbFolder, Pair
 from loadgen.compare.compared_run import ComparedRun, UnusableRun, load_run
-from loadgen.compare.comparison import Comparison, Ledger, Terms, check, conclude
+from loadgen.compare.comparing import check, conclude
+from loadgen.compare.comparison import Comparison, Terms
+from loadgen.compare.ledger import Ledger
 from loadgen.compare.run_values import RunValues
 
 Side = Literal["a", "b"]

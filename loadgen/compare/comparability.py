@@ -6,6 +6,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from loadgen.errors import RunError
+
 # Settings of a replay that decide what its figures mean, with what a run has that does not name them. Shape and
 # seed are in the schedule's hash as well, but their names say what differs.
 _SETTINGS: dict[str, Any] = {
@@ -29,6 +31,10 @@ _SETTINGS: dict[str, Any] = {
 }
 # Facts of a target that differ from start to start and say nothing.
 _VOLATILE = ("pid", "uptime", "started", "time")
+
+
+class NotComparable(RunError):
+    """Runs that were not sent the same load under the same limits."""
 
 
 @dataclass(frozen=True, slots=True)

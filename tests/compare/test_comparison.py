@@ -9,8 +9,10 @@ from typing import Any
 import numpy as np
 import pytest
 
+from loadgen.compare.comparability import NotComparable
 from loadgen.compare.compared_run import ComparedRun, UnusableRun, load_run, noise_on_record
-from loadgen.compare.comparison import CellResult, Comparison, NotComparable, Terms, compare_runs
+from loadgen.compare.comparing import compare_runs
+from loadgen.compare.comparison import CellResult, Comparison, Terms
 from loadgen.compare.gate import GateState, parse_gate
 from loadgen.compare.verdict import Verdict
 from loadgen.errors import ExitCode, RunError

@@ -11,7 +11,8 @@ import pytest
 from rich.console import Console
 
 from loadgen.compare import words
-from loadgen.compare.comparison import Comparison, Terms, compare_runs
+from loadgen.compare.comparing import compare_runs
+from loadgen.compare.comparison import Comparison, Terms
 from loadgen.compare.gate import parse_gate
 from loadgen.compare.junit import as_junit
 from loadgen.compare.markdown import as_markdown

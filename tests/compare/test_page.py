@@ -11,7 +11,8 @@ from typing import Any
 import pytest
 
 from loadgen.compare.charts import charts_of
-from loadgen.compare.comparison import Comparison, Terms, compare_runs
+from loadgen.compare.comparing import compare_runs
+from loadgen.compare.comparison import Comparison, Terms
 from loadgen.compare.gate import parse_gate
 from loadgen.compare.outputs import write_outputs
 from loadgen.compare.overlay import overlay
