@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from fractions import Fraction
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -18,10 +19,14 @@ def nearest_rank(values: npt.ArrayLike, percents: Sequence[float]) -> list[float
     values: numbers in any order, any unit, none missing. percents: 0 to 100; 0 gives the minimum.
     No values give None for each percent. Integers come back as whole floats, exact to 2**53.
     """
-    data: npt.NDArray[np.generic] = np.sort(np.asarray(values), axis=None)
-    if data.size == 0:
+    return ranked(np.sort(np.asarray(values), axis=None), percents)
+
+
+def ranked(ascending: npt.NDArray[Any], percents: Sequence[float]) -> list[float | None]:
+    """nearest_rank of values that are in order already."""
+    if ascending.size == 0:
         return [None for _ in percents]
-    return [float(data[_rank(percent, data.size) - 1]) for percent in percents]
+    return [float(ascending[_rank(percent, ascending.size) - 1]) for percent in percents]
 
 
 def _rank(percent: float, num_values: int) -> int:

@@ -118,7 +118,7 @@ class RunFolder:
         """Records of the run, from requests.parquet, or from the journal of a run that was killed."""
         if self.requests_path.is_file():
             try:
-                return _with_all_columns(pq.read_table(self.requests_path)).cast(SCHEMA)
+                return _with_all_columns(pq.read_table(self.requests_path, pre_buffer=False)).cast(SCHEMA)
             except (OSError, ValueError, pa.ArrowException) as exc:
                 raise RunError(f"{self.requests_path}: cannot be read ({exc})".splitlines()[0]) from exc
         return without_warmup(self.read_journal())

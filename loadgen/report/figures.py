@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from loadgen.percentiles import nearest_rank
+from loadgen.percentiles import ranked
 
 Floats = npt.NDArray[np.float64]
 
@@ -37,18 +37,19 @@ class Missing:
 Figure = Distribution | float | Missing
 
 
-def distribution(
-    values: Floats | npt.NDArray[np.int32], reason: str, *, divisor: float = 1.0
-) -> Distribution | Missing:
-    """The distribution of the values that are not NaN; Missing with `reason` when there is none.
+def distribution(values: Floats, reason: str) -> Distribution | Missing:
+    """The distribution of the values that are not NaN; Missing with `reason` when there is none."""
+    return distribution_of_ordered(np.sort(values[~np.isnan(values)]), reason)
 
-    divisor: of integers, how many make one of the unit.
-    """
-    known = values[~np.isnan(values)] if values.dtype.kind == "f" else values
-    if known.size == 0:
+
+def distribution_of_ordered(
+    ascending: Floats | npt.NDArray[np.int32], reason: str, *, divisor: float = 1.0
+) -> Distribution | Missing:
+    """The same of values in order, none of them NaN, without a copy. divisor: how many make one of the unit."""
+    if ascending.size == 0:
         return Missing(reason)
-    ranks = [rank / divisor for rank in nearest_rank(known, [0, 50, 90, 95, 99, 100]) if rank is not None]
-    return Distribution(int(known.size), float(known.mean()) / divisor, *ranks)
+    ranks = [rank / divisor for rank in ranked(ascending, [0, 50, 90, 95, 99, 100]) if rank is not None]
+    return Distribution(int(ascending.size), float(ascending.mean()) / divisor, *ranks)
 
 
 def share(part: float, whole: float, reason: str) -> float | Missing:

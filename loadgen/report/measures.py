@@ -9,7 +9,15 @@ import numpy as np
 
 from loadgen.plan.schedule import Window
 from loadgen.replay.request_record import Outcome
-from loadgen.report.figures import Distribution, Figure, Floats, Missing, distribution, share
+from loadgen.report.figures import (
+    Distribution,
+    Figure,
+    Floats,
+    Missing,
+    distribution,
+    distribution_of_ordered,
+    share,
+)
 from loadgen.report.goodput import Bound, is_good
 from loadgen.report.observations import Mask, Observations
 from loadgen.report.recovery import longest, recoveries
@@ -102,7 +110,7 @@ def _measure(
     for name, values in seen.per_request.items():
         missing = _NOT_SENT if "lateness" in name else reasons.get(name, _NO_STREAM)
         figures[name] = distribution(values, missing)
-    figures["chunk_gap"] = distribution(seen.chunk_gaps_us(), _NO_STREAM, divisor=1e6)
+    figures["chunk_gap"] = distribution_of_ordered(seen.chunk_gaps_us(), _NO_STREAM, divisor=1e6)
     latency, waits = seen.per_request["latency"], seen.per_request["lateness"]
     both = ~np.isnan(latency) & ~np.isnan(waits)
     figures["client_wait"] = share(float(waits[both].sum()), float(latency[both].sum()), _NO_SUCCESS)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import pairwise
 
 import numpy as np
 import numpy.typing as npt
@@ -18,6 +19,8 @@ Mask = npt.NDArray[np.bool_]
 
 # Records whose token events are laid out in memory at once; an answer may have thousands of them.
 _PART = 1 << 16
+# What tokens are placed in time by.
+_ARRIVALS = ("first_token_ns", "last_token_ns", "output_tokens", "outcome", "chunk_gap_us")
 # What the figures of one window are made of.
 _MEASURED = (
     "planned_ns", "dispatched_ns", "sent_ns", "first_token_ns", "first_answer_token_ns", "last_token_ns", "outcome",
@@ -48,24 +51,28 @@ class Observations:
         return np.asarray(self.records.column("outcome").cast(pa.string()).to_pylist(), dtype=object)
 
     def by_window(self) -> Iterator[tuple[str, Observations]]:
-        """Label and records of each window that any were planned in; one at a time, as each is a copy."""
-        column = self.records.column("window").cast(pa.string()).combine_chunks()
-        labels = column.dictionary_encode()
-        codes = np.asarray(labels.indices.to_numpy(zero_copy_only=False))
-        order = np.argsort(codes, kind="stable")
-        bounds = np.searchsorted(codes[order], np.arange(len(labels.dictionary) + 1))
+        """Label and records of each window that any were planned in: views of stretches of the same records."""
+        labels, codes = self._window_codes()
         measured = self.records.select(_MEASURED)
-        for code, label in enumerate(labels.dictionary.to_pylist()):
-            yield label, Observations(measured.take(pa.array(order[bounds[code] : bounds[code + 1]])))
+        bounds = np.flatnonzero(np.diff(codes, prepend=-1, append=-1)) if codes.size else codes
+        stretches: list[list[pa.Table]] = [[] for _ in labels]
+        for start, end in pairwise(bounds.tolist()):
+            stretches[codes[start]].append(measured.slice(start, end - start))
+        for label, those in zip(labels, stretches, strict=True):
+            yield label, Observations(pa.concat_tables(those))
+
+    def _window_codes(self) -> tuple[list[str], npt.NDArray[np.int32]]:
+        """Labels in order of appearance, and which of them each record has."""
+        encoded = self.records.column("window").cast(pa.string()).combine_chunks().dictionary_encode()
+        return encoded.dictionary.to_pylist(), np.asarray(encoded.indices.to_numpy(zero_copy_only=False))
 
     def ended_as(self, outcome: Outcome) -> Mask:
         return np.asarray(self.outcome == outcome.value, dtype=bool)
 
     def window_masks(self) -> Iterator[tuple[str, Mask]]:
         """Label and records of each window that any were planned in, in order of appearance."""
-        labels = self.records.column("window").cast(pa.string()).combine_chunks().dictionary_encode()
-        codes = np.asarray(labels.indices.to_numpy(zero_copy_only=False))
-        for code, label in enumerate(labels.dictionary.to_pylist()):
+        labels, codes = self._window_codes()
+        for code, label in enumerate(labels):
             yield label, np.asarray(codes == code, dtype=bool)
 
     @cached_property
@@ -82,7 +89,8 @@ class Observations:
 
     @cached_property
     def is_sent(self) -> Mask:
-        return np.asarray(self.outcome != Outcome.NOT_SENT.value, dtype=bool)
+        """For certain: of what a lost worker did not tell of, it is not known."""
+        return ~(self.ended_as(Outcome.NOT_SENT) | self.ended_as(Outcome.UNRECORDED))
 
     @cached_property
     def has_stages(self) -> Mask:
@@ -131,17 +139,34 @@ class Observations:
         return {**ok, **{name: np.where(self.is_sent, values, np.nan) for name, values in of_sent.items()}}
 
     def chunk_gaps_us(self) -> npt.NDArray[np.int32]:
-        """All gaps between token events of the answers that succeeded; as stored, since they may be many."""
-        gaps = self.records.column("chunk_gap_us").filter(pa.array(self.is_ok))
-        return np.asarray(pc.list_flatten(gaps).to_numpy(), dtype=np.int32)
+        """All gaps between token events of the answers that succeeded, ascending, as stored: they may be many."""
+        gaps = self.records.column("chunk_gap_us")
+        counts = np.asarray(pc.fill_null(pc.list_value_length(gaps), 0).to_numpy(), dtype=np.int64)
+        found = np.empty(int(counts[self.is_ok].sum()), dtype=np.int32)
+        filled = row = 0
+        for batch in pa.table({"gaps": gaps}).to_batches(max_chunksize=_PART):
+            ok = self.is_ok[row : row + batch.num_rows]
+            kept = batch.column(0).filter(pa.array(ok)).flatten().to_numpy()
+            found[filled : filled + kept.size] = kept
+            filled, row = filled + kept.size, row + batch.num_rows
+        found.sort()
+        return found
 
     def tokens_between(self, edges_s: Floats) -> Floats:
         """Tokens that arrived from each edge until the next: float64 (num_edges - 1,). edges_s: ascending."""
+        first, last = self.seconds("first_token_ns"), self.seconds("last_token_ns")
+        tokens = self.numbers("output_tokens")
+        begun, ended = (np.searchsorted(edges_s, moments, side="right") for moments in (first, last))
+        # Most answers begin and end between the same edges: their events need not be looked at.
+        is_whole = np.where(np.isnan(first), self.is_ok, begun == ended) & ~np.isnan(tokens)
         sums = np.zeros(edges_s.size + 1)
-        for start in range(0, self.records.num_rows, _PART):
-            moments, tokens = Observations(self.records.slice(start, _PART)).token_arrivals()
-            places = np.searchsorted(edges_s, moments, side="right")
-            sums += np.bincount(places, tokens, minlength=sums.size)
+        sums += np.bincount(ended[is_whole], tokens[is_whole], minlength=sums.size)
+        others = np.flatnonzero(~np.isnan(first) & ~is_whole)
+        arriving = self.records.select(_ARRIVALS)
+        for start in range(0, others.size, _PART):
+            part = Observations(arriving.take(pa.array(others[start : start + _PART])))
+            moments, arrived = part.token_arrivals()
+            sums += np.bincount(np.searchsorted(edges_s, moments, side="right"), arrived, minlength=sums.size)
         return np.asarray(sums[1:-1], dtype=np.float64)
 
     def token_arrivals(self) -> tuple[Floats, Floats]:

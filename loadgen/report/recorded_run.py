@@ -50,7 +50,9 @@ def read_run(folder: RunFolder) -> RecordedRun:
             "exit_reason": "killed, or not finished yet",
         }
     schedule = folder.read_schedule()
-    seen = Observations(folder.read_requests().combine_chunks())
+    seen = Observations(folder.read_requests())
+    # What decoding took, of a million requests as much again as they do.
+    pa.default_memory_pool().release_unused()
     return RecordedRun(folder.path, facts, schedule, seen, _telemetry(folder), _run_end_s(facts, seen))
 
 

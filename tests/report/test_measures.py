@@ -5,8 +5,9 @@ from __future__ import annotations
 import math
 
 import numpy as np
+import pyarrow as pa
 import pytest
-from hypothesis import given, settings
+from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from loadgen.plan.schedule import Window
@@ -314,3 +315,52 @@ def test_every_token_event_arrives_exactly_once(drawn: list[tuple[float, int]]) 
     assert np.nanmax(moments) == pytest.approx(
         max(at + (0.5 if count > 1 else 0) for at, count in drawn), abs=1e-4
     )
+
+
+MOMENTS = st.tuples(st.floats(0, 5), st.integers(1, 6), st.floats(0, 3), st.booleans(), st.booleans())
+
+
+@given(st.lists(MOMENTS, min_size=1, max_size=12), st.lists(st.floats(0, 9), min_size=2, max_size=5))
+def test_tokens_between_edges_are_the_events_between_them(
+    drawn: list[tuple[float, int, float, bool, bool]], edges: list[float]
+) -> None:
+    # Among them answers that tell no tokens, and those that were cut off after some of theirs.
+    rows = [
+        ok(at, first_s=at, last_s=at + took, tokens=count, **({} if tells else {"output_tokens": None}))
+        | ({} if ended else {"outcome": "timeout_gap"})
+        for at, count, took, tells, ended in drawn
+    ]
+    seen = Observations(records(rows))
+    moments, tokens = seen.token_arrivals()
+    # Not on an edge, where the last moment and the sum of the rounded gaps may fall to either side.
+    edges_s = np.sort(np.asarray(edges))
+    assume(np.abs(moments[:, None] - edges_s).min() > 1e-5)
+    among, _ = np.histogram(moments, np.unique(edges_s), weights=tokens)
+    assert seen.tokens_between(np.unique(edges_s)) == pytest.approx(among)
+
+
+@pytest.mark.parametrize("part", [1, 3, 64])
+def test_gaps_are_those_of_the_successes_however_records_are_chunked(
+    monkeypatch: pytest.MonkeyPatch, part: int
+) -> None:
+    monkeypatch.setattr(observations, "_PART", part)
+    gaps = [[30, 10], None, [20], [], [50, 60], [40]]
+    rows = [
+        ok(k, first_s=k + 0.1, last_s=k + 0.2, chunk_gap_us=those)
+        | ({"outcome": "reset"} if those == [50, 60] else {})
+        for k, those in enumerate(gaps)
+    ]
+    whole = records(rows)
+    for table in (whole, pa.concat_tables([whole.slice(0, 2), whole.slice(2)]), whole.slice(1)):
+        found = Observations(table).chunk_gaps_us()
+        assert found.tolist() == ([20, 40] if table.num_rows == 5 else [10, 20, 30, 40])
+
+
+def test_a_window_has_its_records_wherever_they_stand() -> None:
+    labels = ["baseline", "peak-1", "baseline", "peak-1", "recovery-1"]
+    rows = [ok(k, first_s=k + 0.1, last_s=k + 0.2, window=label) for k, label in enumerate(labels)]
+    whole = records(rows)
+    for table in (whole, pa.concat_tables([whole.slice(0, 1), whole.slice(1)])):
+        found = {label: those.planned_s.tolist() for label, those in Observations(table).by_window()}
+        assert found == {"baseline": [0, 2], "peak-1": [1, 3], "recovery-1": [4]}
+    assert list(Observations(whole.slice(0, 0)).by_window()) == []
