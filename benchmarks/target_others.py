@@ -46,9 +46,9 @@ ABOUT = """
 
 Three others were installed from the registry, each into an environment of its own (`python -m venv g`, then
 `g/bin/pip install guidellm`; inference-perf needs Python 3.12): {versions}.
-Each ran once for each policy, streaming, at a fresh server. This page was made by `python
-benchmarks/target_others.py --guidellm g/bin/guidellm --aiperf .. --inference-perf .. --write docs/target-others.md`.
-By hand:
+Each ran once for each policy, streaming, at a fresh server. `python
+benchmarks/target_others.py --guidellm g/bin/guidellm --aiperf .. --inference-perf .. --write docs/target-others.md`
+does it all and made this page. By hand:
 
 ```
 loadgen serve --export-tokenizer tok
