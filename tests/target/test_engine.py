@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from loadgen_target.clock import SimClock
 from loadgen_target.config import PolicyConfig
 from loadgen_target.engine import Engine
-from loadgen_target.request import Ended, Sampling, Status, StepRecord, Work
+from loadgen_target.request import Began, Ended, Sampling, Status, StepRecord, Work
 from loadgen_target.rows import Chunk, Row
 
 MS = 1_000_000
@@ -66,6 +66,7 @@ class Run:
     pass_ns: int = 10 * MS
     clock: SimClock = field(default_factory=SimClock)
     ends: dict[int, list[tuple[Status, int]]] = field(default_factory=dict)
+    began: dict[int, Began] = field(default_factory=dict)
     ended: dict[int, Ended] = field(default_factory=dict)
     tokens: Counter[int] = field(default_factory=Counter)
     starts: list[tuple[int, tuple[int, ...]]] = field(default_factory=list)
@@ -82,6 +83,8 @@ class Run:
                 self.steps.append(outcome.record)
             for emission in outcome.emissions:
                 self.tokens[emission.request_id] += len(emission.tokens)
+                if emission.began is not None:
+                    self.began[emission.request_id] = emission.began
                 if emission.ended is not None:
                     self.ended[emission.request_id] = emission.ended
                     self.ends.setdefault(emission.request_id, []).append(
@@ -152,6 +155,8 @@ def test_a_backlog_leaves_in_full_batches_at_the_ticks() -> None:
     run = Run(PolicyConfig("fixed-window"), pass_ns=40 * MS)
     run.play([arrival(10 * k, work(k)) for k in range(24)])
     assert run.batches[1:3] == [8, 8]  # the first tick takes what had come by then
+    # Each batch ends between two ticks, and the next one waits for the second of them.
+    assert [start_ns % (100 * MS) for start_ns, _ in run.starts] == [0] * len(run.starts)
 
 
 def test_serial_never_runs_two_and_keeps_the_order() -> None:
@@ -174,6 +179,8 @@ def test_a_static_batch_answers_at_its_end_and_counts_its_useless_rows() -> None
     assert run.ends[0] == run.ends[1] == [(Status.OK, 60 * MS)]
     assert sum(step.rows for step in run.steps) == 12
     assert sum(step.useful_rows for step in run.steps) == 8
+    # Two were useful in the first two steps, and one in the four after them.
+    assert [run.ended[key].mean_batch for key in (0, 1)] == [2.0, (2 * 2 + 4 * 1) / 6]
 
 
 def test_a_static_batch_answers_each_at_its_own_end_when_told_so() -> None:
@@ -221,6 +228,28 @@ def test_one_who_leaves_takes_no_other_along(name: str, at_ms: float) -> None:
     assert all(run.tokens[k] == 6 for k in (0, 2, 3))
     assert run.engine.num_running == run.engine.num_waiting == run.engine.kv_tokens == 0
     assert run.ended[1].status in (Status.CANCELLED, Status.OK)
+
+
+def test_one_who_leaves_a_batch_that_holds_its_answer_ends_once_and_the_batch_goes_on() -> None:
+    run = Run(PolicyConfig("dynamic", max_batch_size=3))
+    run.play([*(arrival(0, work(k, tokens=tokens)) for k, tokens in enumerate((2, 9, 5))), leaving(35, 0)])
+    assert run.ends[0] == [(Status.CANCELLED, 40 * MS)]
+    # The other two are still a batch: the shorter one waits for the longer.
+    assert run.ends[1] == run.ends[2] == [(Status.OK, 90 * MS)]
+
+
+def test_a_text_is_preprocessed_when_the_engine_has_room_for_it_and_not_before() -> None:
+    run = Run(PolicyConfig("serial"))
+    run.play([arrival(0, work(k, tokens=4, inline=True)) for k in range(3)])
+    assert [run.began[key].pre_start_ns for key in range(3)] == [0, 40 * MS, 80 * MS]
+    assert [run.began[key].enqueued_ns for key in range(3)] == [0, 40 * MS, 80 * MS]
+
+
+def test_one_who_leaves_before_its_text_is_preprocessed_never_starts() -> None:
+    run = Run(PolicyConfig("serial"))
+    run.play([*(arrival(0, work(k, tokens=4, inline=True)) for k in range(3)), leaving(5, 1)])
+    assert run.ends[1] == [(Status.CANCELLED, 20 * MS)]  # prompt and first decode step are one iteration
+    assert [ids for _, ids in run.starts] == [(0,), (2,)]
 
 
 @dataclass(frozen=True)
@@ -297,6 +326,8 @@ def test_a_prompt_in_parts_leaves_every_running_row_its_token_in_every_step() ->
     # Each attends to its own past: the row to 7 positions, the prompt to its first 9.
     assert run.steps[3].kv_tokens == 7 + 9
     assert run.starts == [(0, (0,)), (30 * MS, (1,))]
+    # In execution from its first part on.
+    assert (run.began[1].exec_start_ns, run.began[1].first_token_ns) == (30 * MS, 70 * MS)
 
 
 def test_one_whose_prompt_is_half_read_leaves_its_place_to_the_next() -> None:

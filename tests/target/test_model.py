@@ -5,12 +5,12 @@ from __future__ import annotations
 import random
 from collections.abc import Sequence
 from functools import cache
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from loadgen_target.clock import SimClock
-from loadgen_target.config import EngineConfig, PolicyConfig
+from loadgen_target.config import EOS, PRESETS, EngineConfig, PolicyConfig
 from loadgen_target.engine import Engine
 from loadgen_target.request import Sampling, Status, Work
 from loadgen_target.rows import Chunk, Row
@@ -79,7 +79,10 @@ def work_of(seed: int = 7) -> list[tuple[int, Work]]:
     for key in range(30):
         at_ns += round(rng.expovariate(1 / 20) * MS)
         prompt = tuple(rng.randrange(32, 127) for _ in range(rng.randint(1, 40)))
-        sampling = Sampling(max_tokens=rng.randint(1, 24), ignore_eos=key % 3 > 0)
+        drawn = 1.0 if key % 5 == 4 else 0.0
+        sampling = Sampling(
+            max_tokens=rng.randint(1, 24), ignore_eos=key % 3 > 0, temperature=drawn, seed=key
+        )
         listed.append((at_ns, Work(key, prompt, sampling)))
     return listed
 
@@ -133,7 +136,7 @@ def test_those_who_leave_change_nothing_for_the_others(name: str) -> None:
 
 def test_every_token_is_a_visible_character_or_the_end() -> None:
     said = [token for tokens in serial_tokens().values() for token in tokens]
-    assert all(0x20 <= token < 0x7F or token == 256 + 1 for token in said)
+    assert all(0x20 <= token < 0x7F or token == EOS for token in said)
     assert len(set(said)) > 10  # no model that repeats one token
 
 
@@ -163,6 +166,45 @@ def test_decoding_with_the_cache_equals_reading_the_whole_text_again() -> None:
     for count in range(1, len(said)):
         text = "Hello, world" + bytes(said[:count]).decode()
         assert say(runner, row_of(text), 1) == [said[count]]
+
+
+def test_a_decode_step_gives_the_logits_of_the_whole_text() -> None:
+    import torch
+
+    from loadgen_target.cache import SlotCache
+    from loadgen_target.model import Decoder, Prompt
+    from loadgen_target.weights import SeededWeights
+
+    shape = PRESETS["tiny"]
+    place: dict[str, Any] = {"device": torch.device("cpu"), "dtype": torch.float32}
+    decoder = Decoder(shape, SeededWeights(0), max_len=64, packs=False, **place)
+    cache = SlotCache(shape, 4, 64, **place)
+    cache.fill(POISON)
+    text = b"Hello, world, and all who live in it"
+    with torch.inference_mode():
+        decoder.prefill([Prompt(text[:1], 0, 0), Prompt(text[:20], 0, 1)], cache)
+        step = decoder.decode([text[1], text[20]], [1, 20], 0, cache)
+        whole = decoder.prefill([Prompt(text[:2], 0, 2), Prompt(text[:21], 0, 3)], cache)
+    assert (step - whole).abs().max() < 1e-4
+
+
+def test_the_end_token_comes_only_where_it_may() -> None:
+    runner = runner_of(POLICIES["serial"])
+
+    def said(seed: int, **asked: int) -> list[int]:
+        # So hot that every token is as likely as any other.
+        sampling = Sampling(max_tokens=60, temperature=1e4, seed=seed, **asked)
+        row = Row(Work(1, (65,), sampling), (65,), 0)
+        row.slot = 0
+        reason = row.take(runner.prefill([row])[0], 1, 0)
+        while reason is None:
+            reason = row.take(runner.decode([row])[0], 1, 0)
+        return row.output
+
+    free, least = ([said(seed, **asked) for seed in range(12)] for asked in ({}, {"min_tokens": 20}))
+    assert any(tokens[-1] == EOS and len(tokens) < 20 for tokens in free)
+    assert any(tokens[-1] == EOS for tokens in least) and all(len(tokens) >= 20 for tokens in least)
+    assert all(len(said(seed, ignore_eos=True)) == 60 for seed in range(12))
 
 
 def test_weights_follow_their_seed() -> None:
