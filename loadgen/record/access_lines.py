@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -14,7 +14,7 @@ from loadgen.record.findings import Findings
 from loadgen.record.formats.nginx_pattern import NginxPattern
 from loadgen.record.line_batch import LineBatch, count_lines, cut
 from loadgen.record.request_filter import RequestFilter
-from loadgen.record.value_columns import recoded
+from loadgen.record.value_columns import Faults, recoded
 from loadgen.trace.moments import calendar_ns
 
 _MAY_BE_EMPTY = ("request", "request_method", "request_uri", "uri")
@@ -29,21 +29,40 @@ Lines = npt.NDArray[np.int64]
 class AccessColumns:
     """The requests of a batch that are kept: a column of bytes for each variable, and the endpoints.
 
-    endpoints: dictionary<int32, string>, null where the pattern has no path.
+    numbers: the index of each one's line in the batch. endpoints: dictionary<int32, string>, null where the pattern
+    has no path.
     """
 
+    numbers: Lines
     values: dict[str, pa.Array]
     endpoints: pa.DictionaryArray
 
-    def moments_ns(self, name: str) -> npt.NDArray[np.int64]:
-        """Unix ns of calendar stamps that carry their zone, as int64. Raises ValueError if one is none."""
-        coded = self.values[name].dictionary_encode()
-        moments = []
-        for text in coded.dictionary.to_pylist():
-            ns, offset_ns = calendar_ns(text.decode("latin-1"))
-            moments.append(ns - (offset_ns or 0))
-        of_row: npt.NDArray[np.int64] = np.array(moments, dtype=np.int64)[np.asarray(coded.indices)]
-        return of_row
+    def moments_ns(self, name: str) -> tuple[npt.NDArray[np.int64], Faults]:
+        """Unix ns of calendar stamps that carry their zone, as int64, and why some are none."""
+
+        def read(texts: list[str]) -> tuple[npt.NDArray[np.int64], Faults]:
+            moments_ns = np.zeros(len(texts), dtype=np.int64)
+            faults: Faults = {}
+            for place, text in enumerate(texts):
+                try:
+                    ns, offset_ns = calendar_ns(text)
+                    moments_ns[place] = ns - (offset_ns or 0)
+                except ValueError as exc:
+                    faults[place] = str(exc)
+            return moments_ns, faults
+
+        return read_distinct(self.values[name], read)
+
+
+def read_distinct(
+    values: pa.Array, read: Callable[[list[str]], tuple[npt.NDArray[np.int64], Faults]]
+) -> tuple[npt.NDArray[np.int64], Faults]:
+    """What `read` makes of the distinct ones among `values` (bytes), and their faults, for each of `values`."""
+    coded = values.dictionary_encode()
+    found, faults = read([text.decode("latin-1") for text in coded.dictionary.to_pylist()])
+    codes = np.asarray(coded.indices)
+    at_fault = np.flatnonzero(np.isin(codes, list(faults))).tolist() if faults else []
+    return found[codes], {row: faults[int(codes[row])] for row in at_fault}
 
 
 def pattern_of(batch: LineBatch, patterns: Sequence[NginxPattern]) -> NginxPattern:
@@ -76,10 +95,11 @@ def read_access_lines(
     findings.num_other += lines.size - pc.sum(keep).as_py() if lines.size else 0
     if endpoints.null_count:
         columns = {name: column.filter(keep) for name, column in columns.items()}
+        lines = lines[np.asarray(keep)]
         endpoints = endpoints.filter(keep)
     if not any(name in columns for name in _MAY_BE_EMPTY):
         endpoints = pa.nulls(len(endpoints), endpoints.type)
-    return AccessColumns(columns, endpoints)
+    return AccessColumns(lines, columns, endpoints)
 
 
 def _parts(

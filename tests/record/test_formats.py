@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from loadgen.errors import RecordError, UsageError
+from loadgen.errors import RecordError
 from loadgen.record.fields import written_duration_ns
 from loadgen.record.recorder import record_logs
 from loadgen.record.recording import Recording
@@ -45,25 +45,6 @@ def test_look_that_nginx_and_apache_share_is_not_guessed(tmp_path: Path) -> None
         record_text(tmp_path, COMMON + " 911 1503122\n")
     assert caught.value.hint is not None
     assert "--format apache" in caught.value.hint
-
-
-def test_apache_stamp_is_the_arrival_and_its_duration_is_not_subtracted(tmp_path: Path) -> None:
-    trace = record_text(tmp_path, COMMON + " 911 1503122\n", "apache").trace
-    assert trace.metadata.origin_unix_ns == 1_792_890_001 * 10**9
-    assert trace.table.column("duration_ns").to_pylist() == [1_503_122_000]
-    assert trace.table.column("input_bytes").to_pylist() == [911]
-
-
-def test_apache_format_string_is_understood(tmp_path: Path) -> None:
-    line = '[25/Oct/2026:02:00:01 +0100] "POST /v1/chat HTTP/1.1" 200 911 5301 2'
-    trace = record_text(tmp_path, line + "\n", "apache", log_format='%t \\"%r\\" %>s %I %O %T').trace
-    assert trace.table.column("duration_ns").to_pylist() == [2 * 10**9]
-    assert trace.table.column("output_bytes").to_pylist() == [5301]
-
-
-def test_apache_format_string_with_another_time_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(UsageError, match="is not understood"):
-        record_text(tmp_path, COMMON, "apache", log_format="%{end:usec}t %r %I")
 
 
 @pytest.mark.parametrize(

@@ -50,9 +50,11 @@ class EnvoyFormat:
         for batch in batches:
             pattern = pattern or pattern_of(batch, _PATTERNS)
             lines = read_access_lines(batch, pattern, self._filter, findings)
+            arrival_ns, faults = lines.moments_ns("start_time")
+            findings.add_faults(batch, lines.numbers.tolist(), faults)
             try:
                 yield RequestBatch(
-                    lines.moments_ns("start_time"),
+                    arrival_ns,
                     {
                         "endpoint": lines.endpoints,
                         "duration_ns": pa.array(nanoseconds(lines.values["duration_ms"], 10**6)),
@@ -60,6 +62,6 @@ class EnvoyFormat:
                         "output_bytes": counts(lines.values["bytes_sent"]),
                         "status": counts(lines.values["status"]),
                     },
-                )
+                ).without(faults)
             except ValueError as exc:
                 raise RecordError(f"{batch.source}: from line {batch.first_line} on: {exc}") from exc

@@ -26,6 +26,7 @@ from loadgen.record.line_batch import LineBatch
 from loadgen.record.request_batch import RequestBatch
 from loadgen.record.request_filter import RequestFilter
 from loadgen.record.settings import RecordSettings
+from loadgen.record.value_columns import Faults
 
 _COMBINED = (
     '$remote_addr - $remote_user [$time_local] "$request" $status $body_bytes_sent '
@@ -46,7 +47,7 @@ _ALIASES = {
     "bytes_sent": "bytes_sent",
 }
 _LENGTHS = {
-    "input_bytes": ("request_length",),
+    "input_bytes": ("request_length", "content_length"),
     "output_bytes": ("bytes_sent", "body_bytes_sent"),
     "status": ("status",),
 }
@@ -134,11 +135,13 @@ class NginxFormat:
         lines = read_access_lines(batch, pattern, self._filter, findings)
         columns = lines.values
         values: dict[str, object] = {"endpoint": lines.endpoints}
+        faults: Faults = {}
         try:
             if self._has_msec:
                 arrival_ns = nanoseconds(columns["msec"], 10**9)
             else:
-                arrival_ns = lines.moments_ns("time_iso8601" if pattern.has("time_iso8601") else "time_local")
+                stamp = "time_iso8601" if pattern.has("time_iso8601") else "time_local"
+                arrival_ns, faults = lines.moments_ns(stamp)
             if self._has_duration:
                 duration_ns = nanoseconds(columns["request_time"], 10**9)
                 arrival_ns = arrival_ns - duration_ns
@@ -151,7 +154,8 @@ class NginxFormat:
             raise RecordError(
                 f"{batch.source}: from line {batch.first_line} on: {exc}", hint="is --log-format right?"
             ) from exc
-        return RequestBatch(arrival_ns, values)
+        findings.add_faults(batch, lines.numbers.tolist(), faults)
+        return RequestBatch(arrival_ns, values).without(faults)
 
     def _malformed_all(self, batch: LineBatch, findings: Findings) -> None:
         for row, line in enumerate(batch.lines()):

@@ -22,7 +22,10 @@ class NginxJsonFormat(JsonLinesFormat):
         whole_seconds=_COARSE,
         marks="completion",
         duration="request_time",
-        lengths={"input_bytes": ("request_length",), "output_bytes": ("bytes_sent", "body_bytes_sent")},
+        lengths={
+            "input_bytes": ("request_length", "content_length"),
+            "output_bytes": ("bytes_sent", "body_bytes_sent"),
+        },
         status="status",
         request="request",
         method="request_method",

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from dataclasses import dataclass
+from types import MappingProxyType
 
 from loadgen.errors import UsageError
 from loadgen.record.line_cells import WHOLE_NUMBER, CellPattern, cell_pattern
@@ -16,6 +18,7 @@ _READ = {
     "time_iso8601": r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(?:[+-]\d\d:\d\d|Z)",
     "status": r"\d{1,3}",
     "request_length": WHOLE_NUMBER,
+    "content_length": WHOLE_NUMBER,
     "bytes_sent": WHOLE_NUMBER,
     "body_bytes_sent": WHOLE_NUMBER,
     # Not variables of nginx: what other servers' formats are translated to.
@@ -32,6 +35,7 @@ _READ = {
 _NEEDLESS_BESIDE = {
     "time_local": "msec",
     "time_iso8601": "msec",
+    "content_length": "request_length",
     "body_bytes_sent": "bytes_sent",
     "request_method": "request",
     "request_uri": "request",
@@ -60,9 +64,10 @@ class NginxPattern:
         return name in self.names
 
 
-def compile_log_format(log_format: str) -> NginxPattern:
+def compile_log_format(log_format: str, more: Mapping[str, str] = MappingProxyType({})) -> NginxPattern:
     """The pattern of a `log_format` string, with or without its name, quotes and semicolon.
 
+    more: further variables to read, with the regular expression of each one's values.
     Raises UsageError if it holds no variable.
     """
     # Quoted, the three are what $request is.
@@ -73,6 +78,7 @@ def compile_log_format(log_format: str) -> NginxPattern:
             f"--log-format holds no $variable: {log_format[:60]!r}",
             hint="copy the string of the log_format directive from nginx.conf",
         )
+    read = {**_READ, **more}
     expression = re.escape(pieces[0].encode())
     given = {pieces[index] or pieces[index + 1] for index in range(1, len(pieces), 3)}
     needless = {worse for worse, better in _NEEDLESS_BESIDE.items() if better in given}
@@ -80,9 +86,9 @@ def compile_log_format(log_format: str) -> NginxPattern:
     for index in range(1, len(pieces), 3):
         name = pieces[index] or pieces[index + 1]
         before, after = pieces[index - 1], pieces[index + 2]
-        if name in _READ and name not in names and name not in needless:
+        if name in read and name not in names and name not in needless:
             names.append(name)
-            check = _READ[name]
+            check = read[name]
             expression += b"(" + (check.encode() if check else _free(name, before, after)) + b")"
         else:
             expression += b"(?:" + _free(name, before, after) + b")"
@@ -92,7 +98,7 @@ def compile_log_format(log_format: str) -> NginxPattern:
     return NginxPattern(
         re.compile(rb"^(?:" + expression + rb"\r?$|.*$)", re.MULTILINE),
         tuple(names),
-        cell_pattern(texts, variables, {name: _READ[name] for name in names}),
+        cell_pattern(texts, variables, {name: read[name] for name in names}),
     )
 
 
