@@ -191,9 +191,9 @@ def test_a_decode_step_gives_the_logits_of_the_whole_text() -> None:
 def test_the_end_token_comes_only_where_it_may() -> None:
     runner = runner_of(POLICIES["serial"])
 
-    def said(seed: int, **asked: int) -> list[int]:
+    def said(seed: int, *, least: int = 0, ignores: bool = False) -> list[int]:
         # So hot that every token is as likely as any other.
-        sampling = Sampling(max_tokens=60, temperature=1e4, seed=seed, **asked)
+        sampling = Sampling(max_tokens=60, min_tokens=least, ignore_eos=ignores, temperature=1e4, seed=seed)
         row = Row(Work(1, (65,), sampling), (65,), 0)
         row.slot = 0
         reason = row.take(runner.prefill([row])[0], 1, 0)
@@ -201,10 +201,10 @@ def test_the_end_token_comes_only_where_it_may() -> None:
             reason = row.take(runner.decode([row])[0], 1, 0)
         return row.output
 
-    free, least = ([said(seed, **asked) for seed in range(12)] for asked in ({}, {"min_tokens": 20}))
+    free, late = ([said(seed, least=least) for seed in range(12)] for least in (0, 20))
     assert any(tokens[-1] == EOS and len(tokens) < 20 for tokens in free)
-    assert any(tokens[-1] == EOS for tokens in least) and all(len(tokens) >= 20 for tokens in least)
-    assert all(len(said(seed, ignore_eos=True)) == 60 for seed in range(12))
+    assert any(tokens[-1] == EOS for tokens in late) and all(len(tokens) >= 20 for tokens in late)
+    assert all(len(said(seed, ignores=True)) == 60 for seed in range(12))
 
 
 def test_weights_follow_their_seed() -> None:

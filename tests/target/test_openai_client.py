@@ -6,7 +6,9 @@ import json
 import subprocess
 import sys
 import time
+import urllib.request
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import openai
@@ -124,6 +126,12 @@ def test_what_is_not_there_is_the_clients_not_found(client: OpenAI) -> None:
         client.embeddings.create(model=_MODEL, input="Hello")
 
 
+def _metrics(base_url: str) -> bytes:
+    with urllib.request.urlopen(base_url.removesuffix("v1") + "metrics") as page:
+        said: bytes = page.read()
+    return said
+
+
 def test_a_refusal_and_a_timeout_are_the_clients_own_errors(tmp_path: Path) -> None:
     ready = tmp_path / "ready.json"
     flags = ["--policy", "serial", "--max-queue-size", "1", "--step-delay-ms", "20", "--timeout", "1s"]
@@ -157,6 +165,22 @@ def test_a_refusal_and_a_timeout_are_the_clients_own_errors(tmp_path: Path) -> N
             with pytest.raises(openai.APIError, match="out of time"):
                 said += list(stream)
             assert said
+            # One runs and one waits: a third finds no place.
+            running = client.completions.create(
+                model=_MODEL, prompt="Hello", max_tokens=400, stream=True, extra_body=_ASKED
+            )
+            next(running)
+            with ThreadPoolExecutor(1) as pool:
+                waiting = pool.submit(
+                    client.completions.create, model=_MODEL, prompt="Hello", max_tokens=2, extra_body=_ASKED
+                )
+                while b'num_requests_waiting{model_name="tiny"} 1.0' not in _metrics(base_url):
+                    assert not waiting.done()
+                with pytest.raises(openai.RateLimitError) as refused:
+                    client.completions.create(model=_MODEL, prompt="Hello", max_tokens=2, extra_body=_ASKED)
+                assert refused.value.status_code == 429 and "retry-after" in refused.value.response.headers
+                running.close()
+                assert waiting.result().usage is not None
             # Nothing has been said when its time runs out: a status of its own.
             with pytest.raises(openai.InternalServerError) as raised:
                 client.completions.create(model=_MODEL, prompt="Hello", max_tokens=400, extra_body=_ASKED)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import http.client
 import json
 import os
+import select
 import signal
 import socket
 import subprocess
@@ -272,10 +273,36 @@ def test_one_who_leaves_frees_the_slot(server: Server) -> None:
     assert server.meter("vllm:kv_cache_usage_perc") == 0
 
 
-def test_health_answers_while_the_model_works(server: Server) -> None:
-    with server.begin(max_tokens=500):
+def test_health_and_others_are_answered_during_a_step_and_tokens_come_one_by_one(tmp_path: Path) -> None:
+    with started(tmp_path, "--step-delay-ms", "1500", "--timeout", "none") as server:
+        running = server.begin(max_tokens=3)
+        for _ in range(5):
+            assert server.ask("/health").status == 200
+        assert server.ask("/v1/completions", b"{").status == 400
+        # All that before the end of the first step, with the connection still silent.
+        assert not select.select([running], [], [], 0)[0]
+        said = b""
+        while said.count(b"data: ") < 1:
+            said += running.recv(65536)
+        assert said.count(b"data: ") == 1
+        assert server.ask("/health").status == 200 and not select.select([running], [], [], 0)[0]
+        assert _all(running).count(b"data: ") == 3
+
+
+def test_one_who_leaves_before_a_whole_answer_frees_the_slot_at_once(tmp_path: Path) -> None:
+    steps = tmp_path / "steps.parquet"
+    with started(tmp_path, "--step-delay-ms", "20", "--timeout", "none", "--step-log", str(steps)) as server:
+        other = server.begin(max_tokens=60)
+        gone = server.begin(max_tokens=500, stream=False)
+        server.until("vllm:num_requests_running", 2)
+        gone.close()
+        server.until("loadgen_target:cancelled_total", 1)
         server.until("vllm:num_requests_running", 1)
-        assert server.ask("/health").status == 200
+        assert b"[DONE]" in _all(other)
+        server.process.send_signal(signal.SIGTERM)
+        assert server.process.wait(_LONG_S) == 0
+    # It would have taken 500 steps.
+    assert len(pq.read_table(steps)) < 120
 
 
 def test_the_queue_refuses_at_its_limit_and_the_books_hold_every_request(tmp_path: Path) -> None:
