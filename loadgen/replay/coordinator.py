@@ -13,6 +13,7 @@ import pyarrow as pa
 
 from loadgen.errors import RunError
 from loadgen.replay.clock import RunClock, clock_starting_in
+from loadgen.replay.completion import Loss
 from loadgen.replay.failure_watch import FailureWatch
 from loadgen.replay.worker import Progress
 from loadgen.replay.workers import Command, Done, Lost, Ready, Start, Stop, Word, Workers
@@ -41,12 +42,12 @@ class Ending:
     """How a run ended.
 
     signal_name: of the signal that ended it early, or None. gave_up: why nothing more was sent, or None.
-    lost: workers that were gone before they were done, and why. workers: health of each worker that was done.
+    lost: workers that were gone before they were done. workers: health of each worker that was done.
     run_end_ns: on the run's clock.
     """
 
     signal_name: str | None
-    lost: Mapping[int, str]
+    lost: Mapping[int, Loss]
     workers: tuple[dict[str, Any], ...]
     run_end_ns: int
     gave_up: str | None = None
@@ -73,9 +74,10 @@ async def run_workers(
             await crew.ready()
             clock, start_unix_ns = clock_starting_in(workers.starts_in_s)
             on_start(start_unix_ns, clock.start_monotonic_ns)
-            crew.tell(Start(clock.start_monotonic_ns))
+            crew.begin(clock)
             sampling = [asyncio.create_task(probe.sample_forever(clock)) for probe in probes]
             await crew.done()
+            crew.lose_the_silent()
             for task in sampling:
                 task.cancel()
             await asyncio.gather(*sampling, return_exceptions=True)
@@ -88,7 +90,7 @@ async def run_workers(
             raise KeyboardInterrupt
         return Ending(
             signal_name=signals.first,
-            lost=dict(sorted(crew.lost.items())),
+            lost=dict(sorted(crew.lost.items())) if crew.has_begun else {},
             workers=tuple(
                 {"worker": worker, **asdict(done.health)} for worker, done in sorted(crew.finished.items())
             ),
@@ -114,7 +116,8 @@ class _Crew:
         self.gave_up: str | None = None
         self._ready: set[int] = set()
         self.finished: dict[int, Done] = {}
-        self.lost: dict[int, str] = {}
+        self.lost: dict[int, Loss] = {}
+        self._clock: RunClock | None = None
         self._changed = asyncio.Event()
         self._stop_deadline_s: float | None = None
         workers.open(self._hear)
@@ -124,10 +127,20 @@ class _Crew:
             if self.lost:
                 first = min(self.lost)
                 raise RunError(
-                    f"worker {first} ended before the start: {self.lost[first]}",
+                    f"worker {first} ended before the start: {self.lost[first].reason}",
                     hint="the run was not begun; what it said itself, if anything, stands above",
                 )
             await self._change()
+
+    @property
+    def has_begun(self) -> bool:
+        return self._clock is not None
+
+    def begin(self, clock: RunClock) -> None:
+        """Have all send, on this clock; nothing is begun where they were told to stop meanwhile."""
+        if self._stop_deadline_s is None:
+            self._clock = clock
+            self.tell(Start(clock.start_monotonic_ns))
 
     async def done(self) -> None:
         while len(self.finished) + len(self.lost) < len(self._numbers):
@@ -137,6 +150,12 @@ class _Crew:
                 and asyncio.get_running_loop().time() > self._stop_deadline_s
             ):
                 return
+
+    def lose_the_silent(self) -> None:
+        """Count those as lost that were told to stop and did not: they are killed when the workers close."""
+        for worker in self._numbers:
+            if worker not in self.finished:
+                self._hear(Lost(worker, f"it did not stop within {_STOP_WITHIN_S:.0f} s"))
 
     def tell(self, command: Command) -> None:
         for worker in self._numbers:
@@ -171,8 +190,10 @@ class _Crew:
             self._ready.add(word.worker)
         elif isinstance(word, Done):
             self.finished[word.worker] = word
-        elif isinstance(word, Lost) and word.worker not in self.finished:
-            self.lost[word.worker] = word.reason
+        elif isinstance(word, Lost) and word.worker not in self.finished | self.lost.keys():
+            # Before the start, what is gone has sent nothing.
+            now_ns = -1 if self._clock is None else self._clock.now_ns()
+            self.lost[word.worker] = Loss(word.reason, None if word.may_send_on else now_ns)
         self._changed.set()
 
 

@@ -10,7 +10,7 @@ import pyarrow as pa
 class Outcome(StrEnum):
     """How a planned request ended; exactly one each.
 
-    planned = sent + not_sent, and sent = the sum of all others.
+    planned = sent + not_sent + unrecorded, and sent = the sum of all others.
     """
 
     OK = "ok"
@@ -28,6 +28,7 @@ class Outcome(StrEnum):
     CLIENT_ERROR = "client_error"  # our own fault: descriptors, ports, a bug
     UNFINISHED = "unfinished"  # still running when the run ended
     NOT_SENT = "not_sent"
+    UNRECORDED = "unrecorded"  # whoever was to send it is gone: whether it was sent is not known
 
 
 class Phase(StrEnum):
@@ -40,7 +41,7 @@ class Phase(StrEnum):
 # Outcomes whose cause is on our side: they never count against the target.
 OWN_FAULTS = frozenset({Outcome.CLIENT_ERROR, Outcome.NOT_SENT})
 # Neither a success nor a failure of the target.
-UNDECIDED = frozenset({Outcome.UNFINISHED})
+UNDECIDED = frozenset({Outcome.UNFINISHED, Outcome.UNRECORDED})
 
 # Record file format. Version 1 (2026-12). Columns that may be null come and go within a version: readers add
 # those that a file lacks.

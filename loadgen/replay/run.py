@@ -23,7 +23,7 @@ from loadgen.atomic_file import replacing
 from loadgen.percentiles import nearest_rank
 from loadgen.plan.prompts import Prompts
 from loadgen.plan.schedule import Schedule
-from loadgen.replay.completion import complete_records
+from loadgen.replay.completion import complete_records, fates_of
 from loadgen.replay.coordinator import Ending, Probe, run_workers
 from loadgen.replay.payloads import Asking
 from loadgen.replay.run_folder import RunFolder, RunStatus
@@ -140,12 +140,12 @@ def _finish(
     if warmup.num_rows:
         folder.write_warmup(warmup)
     records = without_warmup(records)
-    folder.write_requests(
-        complete_records(records, run.schedule.table, missing_because=_why_missing(run, ending))
-    )
+    owners = owners_of(run.schedule.table, run.num_workers)
+    fates = fates_of(run.schedule.planned_ns, owners, ending.lost)
+    folder.write_requests(complete_records(records, run.schedule.table, fates=fates))
     warnings = [
-        f"worker {worker} was lost ({reason}); what it had in flight is not known"
-        for worker, reason in ending.lost.items()
+        f"worker {worker} was lost ({loss.reason}); what it had not told of is unrecorded or not_sent"
+        for worker, loss in ending.lost.items()
     ]
     warnings += workers.warnings
     tables = [probe.table() for probe in probes]
@@ -180,16 +180,6 @@ def _lateness(records: pa.Table, worker: int) -> dict[str, float | None]:
     late_s = np.asarray(pc.subtract(taken["dispatched_ns"], taken["planned_ns"]), dtype=np.float64) / 1e9
     p50_s, p99_s, max_s = nearest_rank(late_s, [50, 99, 100])
     return {"lateness_p50_s": p50_s, "lateness_p99_s": p99_s, "lateness_max_s": max_s}
-
-
-def _why_missing(run: Run, ending: Ending) -> list[str]:
-    """For each planned request, why it would have no record."""
-    owners = owners_of(run.schedule.table, run.num_workers).tolist()
-    of_worker = {
-        worker: f"worker {worker} was lost ({reason}); whether this was sent is not known"
-        for worker, reason in ending.lost.items()
-    }
-    return [of_worker.get(owner, "the run ended before") for owner in owners]
 
 
 def _status(ending: Ending) -> RunStatus:

@@ -47,10 +47,14 @@ class Done:
 
 @dataclass(frozen=True, slots=True)
 class Lost:
-    """The worker is gone before it was done. reason: what became of it, in words."""
+    """The worker is gone before it was done. reason: what became of it, in words.
+
+    may_send_on: whether it may still send, unheard; else it has ended by now.
+    """
 
     worker: int
     reason: str
+    may_send_on: bool = False
 
 
 @dataclass(frozen=True, slots=True)

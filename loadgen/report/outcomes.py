@@ -11,8 +11,6 @@ from loadgen.replay.request_record import OWN_FAULTS, UNDECIDED, Outcome
 from loadgen.report.figures import Distribution, Missing, distribution
 from loadgen.report.observations import Observations
 
-# Planned, but the run was killed before it could tell what became of it.
-UNRECORDED = "unrecorded"
 _NUM_EXAMPLES = 3
 
 
@@ -52,23 +50,22 @@ def outcome_counts(seen: Observations, planned: int) -> list[OutcomeCount]:
     durations = seen.seconds("end_ns") - begun_s
     errors = np.asarray(seen.records.column("error").to_pylist(), dtype=object)
     counts: list[OutcomeCount] = []
+    without_record = planned - seen.records.num_rows
     for outcome in Outcome:
         mask = np.asarray(seen.outcome == outcome.value, dtype=bool)
-        if not mask.any():
+        count = int(mask.sum()) + (without_record if outcome is Outcome.UNRECORDED else 0)
+        if not count:
             continue
         texts = dict.fromkeys(text for text in errors[mask] if text)
         counts.append(
             OutcomeCount(
                 outcome.value,
-                int(mask.sum()),
+                count,
                 against(outcome),
                 distribution(durations[mask], "none of them was sent and ended"),
                 tuple(list(texts)[:_NUM_EXAMPLES]),
             )
         )
-    lost = planned - seen.records.num_rows
-    if lost > 0:
-        counts.append(OutcomeCount(UNRECORDED, lost, "nobody", Missing("the run was killed"), ()))
     return counts
 
 

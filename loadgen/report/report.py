@@ -20,7 +20,7 @@ from loadgen.report.injected import Injected, injected_windows
 from loadgen.report.limit import Limit, LimitVerdict, judge_limits
 from loadgen.report.measures import Measures, measure
 from loadgen.report.metric import METRICS
-from loadgen.report.outcomes import UNRECORDED, OutcomeCount, Tokens, outcome_counts, token_counts
+from loadgen.report.outcomes import OutcomeCount, Tokens, outcome_counts, token_counts
 from loadgen.report.recorded_run import RecordedRun, read_run
 from loadgen.report.sampled import Sampled
 from loadgen.report.stages import Stages, receipt_lateness, stages
@@ -76,7 +76,7 @@ class Report:
         return self.count(Outcome.OK)
 
     def count(self, name: str) -> int:
-        """Requests that ended as `name`: an Outcome, or UNRECORDED."""
+        """Requests that ended as `name`, an Outcome."""
         return sum(outcome.count for outcome in self.outcomes if outcome.name == name)
 
     @property
@@ -115,9 +115,9 @@ class Report:
             "validity": asdict(self.validity),
             "requests": {
                 "planned": self.planned,
-                "sent": self.planned - self.count(Outcome.NOT_SENT) - self.count(UNRECORDED),
+                "sent": self.planned - self.count(Outcome.NOT_SENT) - self.count(Outcome.UNRECORDED),
                 "not_sent": self.count(Outcome.NOT_SENT),
-                "unrecorded": self.count(UNRECORDED),
+                "unrecorded": self.count(Outcome.UNRECORDED),
             },
             "outcomes": {
                 o.name: {

@@ -59,8 +59,11 @@ def judge(
         reasons.append(f"requests left late{cause}: p99 {p99_s * 1e3:.1f} ms, limit {limit_s * 1e3:.1f} ms")
     if own := outcomes.get("client_error", 0):
         reasons.append(f"{own} requests failed for a limit of this machine")
-    if facts.get("status") == "complete" and (unsent := outcomes.get("not_sent", 0)):
-        reasons.append(f"{unsent} planned requests were not sent")
+    if facts.get("status") == "complete":
+        if unsent := outcomes.get("not_sent", 0):
+            reasons.append(f"{unsent} planned requests were not sent")
+        if unknown := outcomes.get("unrecorded", 0):
+            reasons.append(f"of {unknown} planned requests it is not known whether they were sent")
     generator = facts.get("generator") or {}
     if lost := generator.get("lost"):
         count = len(lost) + len(generator.get("workers") or ())

@@ -152,8 +152,15 @@ def test_what_is_lost_leaves_the_rest_sending_and_the_run_invalid(
     rows = folder.read_requests().to_pylist()
     assert len(rows) == 300
     # The other one has sent all it had; of the lost one's, some are known, and the rest says whose it was.
-    unknown = [row for row in rows if row["outcome"] == "not_sent"]
-    assert unknown and all(f"worker {lost} was lost" in row["error"] for row in unknown)
+    told = [row for row in rows if row["worker"] != -1]
+    unknown = [row for row in rows if row["outcome"] == "unrecorded"]
+    unsent = [row for row in rows if row["outcome"] == "not_sent"]
+    assert len(told) + len(unknown) + len(unsent) == 300
+    assert unknown and all(f"worker {lost} was lost" in row["error"] for row in unknown + unsent)
+    # What a killed process had still to send was not sent; of a node that is gone, nobody knows.
+    assert bool(unsent) == (what == "worker")
+    assert all(row["planned_ns"] > max(one["planned_ns"] for one in unknown) for row in unsent)
+    assert "not known whether they were sent" in text
     assert {row["outcome"] for row in rows if row["worker"] == 1 - lost} == {"ok"}
     assert {row["worker"] for row in rows} <= {0, 1, -1}
     assert max(row["planned_ns"] for row in rows if row["worker"] == 1 - lost) > 4 * 10**9

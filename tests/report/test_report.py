@@ -154,6 +154,21 @@ def test_a_killed_run_counts_what_it_could_not_tell_as_unrecorded(tmp_path: Path
     assert counts == {"ok": 60, "unrecorded": 40}
 
 
+def test_what_a_lost_worker_may_have_sent_is_on_nobodys_account_and_makes_the_run_invalid(
+    tmp_path: Path,
+) -> None:
+    lost = [*GOOD[:60], *(failed(6.0 + 0.1 * k, "unrecorded") for k in range(30))]
+    rows = [*lost, *(failed(9.0 + 0.1 * k, "not_sent") for k in range(10))]
+    built = report(tmp_path, rows, "error_rate < 1%", generator={"workers": [health(0)], "lost": [1]})
+    assert built.exit_code is ExitCode.RUN_INVALID
+    assert any("of 30 planned requests it is not known" in reason for reason in built.validity.reasons)
+    document = built.as_json()
+    assert document["requests"] == {"planned": 100, "sent": 60, "not_sent": 10, "unrecorded": 30}
+    assert document["outcomes"]["unrecorded"]["counts_against"] == "nobody"
+    assert document["windows"][0]["metrics"]["error_rate"]["value"] == 0
+    assert document["windows"][0]["metrics"]["lateness"]["count"] == 60
+
+
 class TestLimits:
     def test_a_kept_limit_exits_0_and_a_broken_one_1(self, tmp_path: Path) -> None:
         assert report(tmp_path, GOOD, "latency p99 < 300ms").exit_code is ExitCode.OK

@@ -38,8 +38,8 @@ def ok(planned_s: float, *, first_s: float, last_s: float, tokens: int = 2, **mo
 
 
 def failed(planned_s: float, outcome: str, *, end_s: float | None = None, **more: Any) -> Row:
-    """A request that did not succeed; not_sent ones have no moments."""
-    sent = None if outcome == "not_sent" else ns(planned_s)
+    """A request that did not succeed; not_sent and unrecorded ones have no moments."""
+    sent = None if outcome in ("not_sent", "unrecorded") else ns(planned_s)
     return {
         "planned_ns": ns(planned_s), "dispatched_ns": sent, "sent_ns": sent,
         "end_ns": None if end_s is None else ns(end_s), "outcome": outcome, **more,

@@ -15,7 +15,7 @@ import ray
 from loadgen.replay.clock_offset import ClockOffset, TrackedClock
 from loadgen.replay.journal import JournalWriter
 from loadgen.replay.on_ray.node_clock import measured_offset
-from loadgen.replay.on_ray.seats import Node, Seats
+from loadgen.replay.on_ray.seats import Node, Seats, is_up
 from loadgen.replay.on_ray.worker_actor import Said, WorkerActor
 from loadgen.replay.workers import Command, Done, Lost, Start, Word, WorkerTask
 
@@ -25,6 +25,8 @@ _CHECK_EVERY_S = 5.0
 _SILENT_S = 30.0
 # Lateness is told to this; a clock that is known less well is told of.
 _SURE_NS = 1_000_000
+# What Ray raises where the worker is known to have ended; of a node that is gone, only Ray's word is known.
+_ENDED = (ray.exceptions.RayTaskError, ray.exceptions.ActorDiedError)
 
 
 class RayWorkers:
@@ -127,6 +129,8 @@ class RayWorkers:
     async def _listen(self, worker: int, on_word: Callable[[Word], None]) -> None:
         """Take what a worker says until it is done or gone."""
         stream = self._actors[worker].words.options(num_returns="streaming").remote()
+        node = self._node_of[worker]
+        may_send_on = False
         try:
             while (said := await self._next_said(stream)) is not None:
                 for one in said:
@@ -138,12 +142,13 @@ class RayWorkers:
                     return
             reason = "it was stopped before the start"
         except TimeoutError:
-            reason = f"on {self._node_of[worker].name}: nothing was heard of it for {_SILENT_S:.0f} s"
+            reason, may_send_on = f"on {node.name}: nothing was heard of it for {_SILENT_S:.0f} s", True
         except Exception as exc:  # whatever it is, this worker is lost, and the others go on
-            reason = f"on {self._node_of[worker].name}: {_reason(exc)}"
+            reason = f"on {node.name}: {_reason(exc)}"
+            may_send_on = not (isinstance(exc, _ENDED) and is_up(node))
         # What nobody hears of must not go on sending.
         ray.kill(self._actors[worker])
-        on_word(Lost(worker, reason))
+        on_word(Lost(worker, reason, may_send_on=may_send_on))
 
     async def _next_said(self, stream: Any) -> Said | None:
         """The next that comes; None at the end. Raises TimeoutError when a worker falls silent while it sends."""

@@ -74,6 +74,11 @@ def free_cpus() -> int:
     return int(ray.available_resources().get("CPU", 0))
 
 
+def is_up(node: Node) -> bool:
+    """Whether the cluster still hears of this node."""
+    return any(one["NodeID"] == node.node_id and one["Alive"] for one in ray.nodes())
+
+
 def refuse_unreachable(target: Target, seats: Seats) -> None:
     """Raise UsageError where the target's address means another machine on some of the nodes."""
     here = ray.util.get_node_ip_address()

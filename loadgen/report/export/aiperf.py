@@ -48,7 +48,8 @@ def as_aiperf_summary(report: Report, run: RecordedRun) -> dict[str, Any]:
     blocks["input_sequence_length"] = _block("tokens", prompt)
     blocks["output_sequence_length"] = _block("tokens", output)
     duration_s = run.run_end_s
-    failed = report.planned - report.num_ok - report.count(Outcome.NOT_SENT)
+    unsent = report.count(Outcome.NOT_SENT) + report.count(Outcome.UNRECORDED)
+    failed = report.planned - report.num_ok - unsent
     scalars = {
         "request_count": ("requests", float(report.num_ok)),
         "error_request_count": ("requests", float(failed)),
