@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
+from functools import cache
 
 # The inside of a JSON text that is not empty: UTF-8 without control characters, quotes only where escaped.
 # \u escapes are left out, since half of a surrogate pair would make the document none.
@@ -15,19 +15,26 @@ _TEXT = re.compile(
     rb"|\xf4[\x80-\x8f][\x80-\xbf]{2})+"
 )
 is_text = _TEXT.fullmatch
+# The bytes that stand in most texts: printable ASCII, neither quote nor backslash.
+PLAIN = bytes(set(range(0x20, 0x80)) - {0x22, 0x5C})
 
 
-@dataclass(frozen=True, slots=True)
 class Alike:
     """Bytes that begin with `before`, end with `after` and have a JSON text between are such an event.
 
-    start, tail: the lengths of both. Whoever asks first looks at both ends: `is_text` costs most.
+    start, tail: the lengths of both. chunk_after, chunk_tail: the same where the event is a chunk of HTTP, whose
+    end follows it. Whoever asks first looks at both ends: `is_text` costs most.
     """
 
-    before: bytes
-    after: bytes
-    start: int
-    tail: int
+    __slots__ = ("after", "before", "chunk_after", "chunk_tail", "start", "tail")
+
+    def __init__(self, before: bytes, after: bytes) -> None:
+        self.before = before
+        self.after = after
+        self.start = len(before)
+        self.tail = len(after)
+        self.chunk_after = after + b"\r\n"
+        self.chunk_tail = self.tail + 2
 
     def matches(self, block: bytes) -> bool:
         return (
@@ -35,6 +42,12 @@ class Alike:
             and block.endswith(self.after)
             and is_text(block, self.start, len(block) - self.tail) is not None
         )
+
+
+@cache
+def _search_for(key: bytes) -> tuple[bytes, Callable[[bytes], re.Match[bytes] | None]]:
+    """A key as it stands in JSON, and what finds its text there."""
+    return b'"%b"' % key, re.compile(b'"%b" *: *"([^"]+)"' % key).search
 
 
 def alike_of(block: bytes, event: bytes, texts: Sequence[bytes]) -> Alike | None:
@@ -46,9 +59,9 @@ def alike_of(block: bytes, event: bytes, texts: Sequence[bytes]) -> Alike | None
     if b"\\" in event or block.count(event) != 1:
         return None
     for key in texts:
-        found = re.search(b'"%b" *: *"([^"]+)"' % key, event)
-        if found is not None and event.count(b'"%b"' % key) == 1:
+        name, text_of = _search_for(key)
+        if event.count(name) == 1 and (found := text_of(event)) is not None:
             offset = block.index(event)
             before, after = block[: offset + found.start(1)], block[offset + found.end(1) :]
-            return Alike(before, after, len(before), len(after))
+            return Alike(before, after)
     return None

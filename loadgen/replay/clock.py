@@ -6,11 +6,12 @@ import time
 from dataclasses import dataclass
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class RunClock:
     """Negative before the start. Setting the wall clock changes nothing here.
 
-    start_monotonic_ns: the agreed start, the same for every worker on this machine.
+    start_monotonic_ns: the agreed start, the same for every worker on this machine. A worker's clock is set to it
+    once it is agreed on.
     """
 
     start_monotonic_ns: int

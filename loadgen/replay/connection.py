@@ -4,17 +4,24 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
+from time import monotonic_ns
 from typing import Any
 
 import httptools
 
+from loadgen.replay.alike import PLAIN, is_text
+from loadgen.replay.clock import RunClock
 from loadgen.replay.exchange import Exchange
+from loadgen.replay.known_heads import Head, KnownHeads, head_of
 from loadgen.replay.request_record import Outcome
 from loadgen.replay.transport import MAX_HEAD_BYTES
 
 # The size lines of chunks that are not looked at by the parser: what servers send for an event or some.
 _CHUNK_SIZES = {form % size: size for size in range(1, 8192) for form in (b"%x", b"%X")}
 _MAX_SIZE_LINE = 6  # bytes, with its end
+# The size line, by the length of a whole chunk.
+_LINE_OF_CHUNK = {len(b"%x" % size) + size + 4: b"%x\r\n" % size for size in range(1, 8192)}
+_LAST_CHUNK = b"0\r\n\r\n"
 
 
 class Connection(asyncio.Protocol):
@@ -26,12 +33,15 @@ class Connection(asyncio.Protocol):
     """
 
     __slots__ = (
-        "_bytes_read",
+        "_clock",
+        "_has_read",
+        "_head",
         "_head_bytes",
         "_headers",
         "_is_between_chunks",
         "_is_interim",
-        "_now_ns",
+        "_is_muted",
+        "_known_heads",
         "_on_closed",
         "_on_ended",
         "_on_idle",
@@ -48,25 +58,29 @@ class Connection(asyncio.Protocol):
 
     def __init__(
         self,
-        now_ns: Callable[[], int],
+        clock: RunClock,
         on_ended: Callable[[Exchange], None],
         on_idle: Callable[[Connection], None],
         on_closed: Callable[[Connection], None],
         on_unanswered: Callable[[Exchange, bytes], None],
+        known_heads: KnownHeads,
     ) -> None:
-        self._now_ns = now_ns
+        self._clock = clock
         self._on_ended = on_ended
         self._on_idle = on_idle
         self._on_closed = on_closed
         self._on_unanswered = on_unanswered
+        self._known_heads = known_heads
         self._transport: Any = None
-        self._parser: Any = None
+        self._parser: Any = None  # None while nothing but a known head and whole chunks has come
+        self._head: Head | None = None  # of this answer, where it is known
+        self._is_muted = False
         self._read_ns = 0
         self._head_bytes = 0
-        self._bytes_read = 0
+        self._has_read = False
         self._headers: dict[bytes, bytes] = {}
         self._is_interim = False
-        self._is_between_chunks = False  # the parser has seen a chunk end, and nothing after it
+        self._is_between_chunks = False  # the head or a chunk has ended, and nothing has come after it
         self._reads_to_close = False
         self._request = b""
         self.exchange: Exchange | None = None
@@ -83,12 +97,13 @@ class Connection(asyncio.Protocol):
         self.exchange = exchange
         self.is_reported = False
         self._request = request
-        self._parser = httptools.HttpResponseParser(self)
-        self._head_bytes = self._bytes_read = 0
+        self._parser = self._head = None
+        self._has_read = False
+        self._head_bytes = 0
         self._is_between_chunks = False
         exchange.connection_reused = self.num_exchanges > 0
         self.num_exchanges += 1
-        exchange.on_sent(self._now_ns())
+        exchange.on_sent(self._clock.now_ns())
         self._transport.write(request)
 
     def abort(self) -> None:
@@ -103,21 +118,59 @@ class Connection(asyncio.Protocol):
 
     def data_received(self, data: bytes) -> None:
         # The stamp comes before any parsing: our own work must not look like the target's.
-        read_ns = self._read_ns = self._now_ns()
+        read_ns = self._read_ns = (
+            monotonic_ns() - self._clock.start_monotonic_ns
+        )  # clock.now_ns without a call
         exchange = self.exchange
         if exchange is None:
             self.abort()  # nobody asked: what comes cannot be an answer
             return
+        if self._is_between_chunks:
+            alike = exchange.alike
+            # Nearly every read. What this costs is most of what an event costs.
+            if (
+                alike is not None
+                and (line := _LINE_OF_CHUNK.get(len(data)))
+                and data.startswith(line)
+                and data.startswith(alike.before, len(line))
+                and data.endswith(alike.chunk_after)
+                and (text := data[len(line) + alike.start : -alike.chunk_tail])
+                and (not text.translate(None, PLAIN) or is_text(text))
+            ):
+                exchange.last_event_ns = read_ns
+                exchange.token_ns.append(read_ns)
+                return
+        elif self._parser is None:
+            data = self._take_known_head(exchange, data, read_ns)
         if self._is_between_chunks:
             data = self._take_chunks(exchange, data, read_ns)
             if not data:
                 if exchange.outcome is not None and not self.is_reported:
                     self._report_end(exchange)
                 return
-        self._bytes_read += len(data)
+            if data == _LAST_CHUNK and self._parser is None:
+                assert self._head is not None
+                self._complete(exchange, is_kept_alive=self._head.is_kept_alive)
+                return
+        self._parse(exchange, data, read_ns)
+
+    def _take_known_head(self, exchange: Exchange, data: bytes, read_ns: int) -> bytes:
+        """Take the head of an answer if its bytes have said the same before, and return what follows it."""
+        self._has_read = True
+        self._head = head = self._known_heads.get(head_of(data))
+        if head is None:
+            return data
+        exchange.on_headers(head.status_code, head.headers, read_ns)
+        self._is_between_chunks = True
+        self._reads_to_close = False
+        return data[len(head.text) :]
+
+    def _parse(self, exchange: Exchange, data: bytes, read_ns: int) -> None:
         if exchange.headers_ns is None:
             self._head_bytes += len(data)
         try:
+            if self._parser is None:
+                data = self._begin_to_parse(exchange, data)
             self._parser.feed_data(data)
             # A chunk's end is all that ends so without having begun a chunk.
             self._is_between_chunks = self._is_between_chunks and data.endswith(b"\r\n")
@@ -129,6 +182,24 @@ class Connection(asyncio.Protocol):
             self.abort()
         if exchange.outcome is not None and not self.is_reported:
             self._report_end(exchange)
+
+    def _begin_to_parse(self, exchange: Exchange, data: bytes) -> bytes:
+        """Show the parser the head, where that is whole, and return what follows it."""
+        self._parser = httptools.HttpResponseParser(self)
+        if self._head is not None:
+            self._is_muted = True  # what it says has been taken
+            self._parser.feed_data(self._head.text)
+            self._is_muted = False
+            return data
+        text = head_of(data)
+        self._parser.feed_data(text)
+        headers = self._headers
+        has_chunks = headers.get(b"transfer-encoding") == b"chunked" and b"content-length" not in headers
+        if has_chunks and exchange.status_code is not None and self.exchange is exchange:
+            is_kept_alive = self._parser.should_keep_alive()
+            self._known_heads.learn(Head(text, exchange.status_code, headers, is_kept_alive))
+            self._headers = {}  # of the trailer, if there is one
+        return data[len(text) :]
 
     def _take_chunks(self, exchange: Exchange, data: bytes, read_ns: int) -> bytes:
         """Hand on the chunks that lie whole in `data`, and return what is left to the parser.
@@ -160,8 +231,8 @@ class Connection(asyncio.Protocol):
         self._on_closed(self)
         if exchange is None or self.is_reported:
             return
-        now_ns = self._now_ns()
-        if exchange.connection_reused and self._bytes_read == 0 and exchange.num_reconnects == 0:
+        now_ns = self._clock.now_ns()
+        if exchange.connection_reused and not self._has_read and exchange.num_reconnects == 0:
             if exchange.outcome is None:
                 self.is_reported = True
                 exchange.num_reconnects += 1
@@ -181,6 +252,8 @@ class Connection(asyncio.Protocol):
         self._headers[name.lower()] = value
 
     def on_headers_complete(self) -> None:
+        if self._is_muted:
+            return
         status_code = self._parser.get_status_code()
         self._is_interim = 100 <= status_code < 200
         if self._is_interim:
@@ -204,11 +277,14 @@ class Connection(asyncio.Protocol):
         exchange = self.exchange
         if exchange is None or self._is_interim:
             return
+        self._complete(exchange, is_kept_alive=self._parser.should_keep_alive() and not self._reads_to_close)
+
+    def _complete(self, exchange: Exchange, *, is_kept_alive: bool) -> None:
         exchange.on_complete(self._read_ns)
         if not self.is_reported:
             self._report(exchange)
         self.exchange = None
-        if self._parser.should_keep_alive() and not self._reads_to_close:
+        if is_kept_alive:
             self._on_idle(self)
         elif self._transport is not None:
             self._transport.close()

@@ -8,13 +8,16 @@ from __future__ import annotations
 import errno
 import operator
 import zlib
+from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import orjson
 
-from loadgen.replay.alike import Alike, alike_of, is_text
+from loadgen.replay.alike import Alike, is_text
 from loadgen.replay.dialects.dialect import TOLD_ANSWER, TOLD_REASONING, Dialect, Framing, Part, Told
 from loadgen.replay.dialects.failure import MAX_ERROR_CHARS, message_of, plain_text
+from loadgen.replay.familiar import Familiar
 from loadgen.replay.lines import LineScanner
 from loadgen.replay.request_record import SERVER_STAGES, Outcome, Phase
 from loadgen.replay.sse import SseScanner
@@ -41,14 +44,14 @@ class Exchange:
     """The state of one request from its dispatch to its end; `outcome` is None until it has ended.
 
     index: its place in the worker's share of the schedule. Moments are None until they happen.
-    token_ns: the arrival of each token event, int ns.
+    token_ns: the arrival of each token event, int ns. familiar: what events of earlier exchanges told.
     """
 
     __slots__ = (
-        "_alike",
         "_body",
         "_decoder",
         "_dialect",
+        "_familiar",
         "_has_finish",
         "_is_event_stream",
         "_looked_at",
@@ -56,6 +59,7 @@ class Exchange:
         "_reader",
         "_scanner",
         "_vain_looks_left",
+        "alike",
         "attempt_sent_ns",
         "connection_reused",
         "dispatched_ns",
@@ -86,7 +90,10 @@ class Exchange:
         "warmup_copy",
     )
 
-    def __init__(self, index: int, planned_ns: int, dialect: Dialect, *, stream: bool) -> None:
+    def __init__(
+        self, index: int, planned_ns: int, dialect: Dialect, *, stream: bool, familiar: Familiar | None = None
+    ) -> None:
+        self._familiar = familiar or Familiar()
         self.index = index
         self.planned_ns = planned_ns
         self.stream = stream
@@ -126,8 +133,10 @@ class Exchange:
         self._is_event_stream = False
         self._scanner = LineScanner() if self._dialect.framing is Framing.LINES else SseScanner()
         self._reader = self._dialect.reader()
-        self._read_event = self._reader.event
-        self._alike: Alike | None = None
+        self._read_event: Callable[[bytes, bytes], Told] = self._reader.event
+        if self._reader.texts:
+            self._read_event = partial(self._familiar.told, self._reader.event)
+        self.alike: Alike | None = None
         self._looked_at = 0  # number of token events when an event was looked at last
         self._vain_looks_left = _MAX_VAIN_LOOKS if self._reader.texts else 0
         self._decoder: Any = None
@@ -179,7 +188,7 @@ class Exchange:
 
     def on_body(self, data: bytes, now_ns: int) -> None:  # noqa: PLR0911, PLR0912  # one piece: calls cost
         """A piece of the body was read at `now_ns`."""
-        alike = self._alike
+        alike = self.alike
         # Nearly every read. What this costs is most of what an event costs.
         if (
             alike is not None
@@ -228,7 +237,7 @@ class Exchange:
             self.error = self.error or "an event has a form that no known server sends"
             return
         if not self._scanner.is_between_events:
-            self._alike = None
+            self.alike = None
         elif (
             self._vain_looks_left
             and was_between_events
@@ -302,7 +311,7 @@ class Exchange:
         if len(self.token_ns) - self._looked_at <= 2:  # this one and the one before
             self._vain_looks_left -= 1
         self._looked_at = len(self.token_ns)
-        self._alike = alike_of(block, event, self._reader.texts)
+        self.alike = self._familiar.alike_of(block, event, self._reader.texts)
 
     def _take(self, told: Told) -> None:
         """Keep what an answer told of itself. Counts are running totals: the last one wins."""
@@ -351,7 +360,7 @@ class Exchange:
         if self.token_ns:
             self.last_token_ns = self.token_ns[-1]
         self._body = []
-        self._alike = None
+        self.alike = None
 
     def _error_text(self) -> str:
         body = b"".join(self._body)

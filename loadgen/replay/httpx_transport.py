@@ -15,6 +15,7 @@ from urllib.parse import unquote, urlsplit, urlunsplit
 
 import httpcore
 
+from loadgen.replay.clock import RunClock
 from loadgen.replay.exchange import Exchange
 from loadgen.replay.request_record import Outcome
 from loadgen.replay.target import Target, Timeouts
@@ -41,12 +42,12 @@ class HttpxTransport:
         self,
         target: Target,
         timeouts: Timeouts,
-        now_ns: Callable[[], int],
+        clock: RunClock,
         on_ended: Ended,
     ) -> None:
         self._target = target
         self._timeouts = timeouts
-        self._now_ns = now_ns
+        self._now_ns = clock.now_ns
         self._on_ended = on_ended
         self._loop = asyncio.get_running_loop()
         self._running: dict[asyncio.Task[None], Exchange] = {}
@@ -60,7 +61,7 @@ class HttpxTransport:
             http1=not target.http2_only,
             http2=target.http2_only or has_http2(),
             uds=target.unix_socket,
-            network_backend=_Network(target, now_ns, self._attempts),
+            network_backend=_Network(target, clock.now_ns, self._attempts),
         )
 
     def dispatch(self, exchange: Exchange, request: bytes) -> None:

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
 
+from loadgen.replay.clock import RunClock
 from loadgen.replay.connection import Connection
 from loadgen.replay.exchange import Exchange
+from loadgen.replay.known_heads import KnownHeads
 from loadgen.replay.request_record import Outcome
 from loadgen.replay.target import Target, Timeouts
 from loadgen.replay.tls import tls_context
@@ -23,17 +24,18 @@ class ConnectionPool:
         self,
         target: Target,
         timeouts: Timeouts,
-        now_ns: Callable[[], int],
+        clock: RunClock,
         on_ended: Ended,
     ) -> None:
         self._target = target
         self._timeouts = timeouts
-        self._now_ns = now_ns
+        self._clock = clock
         self._on_ended = on_ended
         self._loop = asyncio.get_running_loop()
         self._tls = tls_context(target)
         if self._tls is not None:
             self._tls.set_alpn_protocols(["http/1.1"])
+        self._known_heads = KnownHeads()
         self._idle: list[Connection] = []
         self._busy: set[Connection] = set()
         self._opening: dict[asyncio.Task[None], Exchange] = {}
@@ -42,7 +44,7 @@ class ConnectionPool:
     def dispatch(self, exchange: Exchange, request: bytes) -> None:
         """Send `request` now on a kept connection, or as soon as a new one is open."""
         if exchange.dispatched_ns is None:
-            exchange.dispatched_ns = self._now_ns()
+            exchange.dispatched_ns = self._clock.now_ns()
         while self._idle:
             connection = self._idle.pop()  # the one used last: the least likely to have been closed
             if connection.is_open:
@@ -61,7 +63,7 @@ class ConnectionPool:
 
     def sweep(self) -> None:
         """End what has run past its limit. Call it often: a limit holds to the time between two calls."""
-        now_ns = self._now_ns()
+        now_ns = self._clock.now_ns()
         for connection in list(self._busy):
             exchange = connection.exchange
             if exchange is None:
@@ -76,7 +78,7 @@ class ConnectionPool:
 
     def stop_all(self, outcome: Outcome) -> None:
         """End every exchange that is still open, as the run ends."""
-        now_ns = self._now_ns()
+        now_ns = self._clock.now_ns()
         for task, exchange in list(self._opening.items()):
             task.cancel()
             if exchange.outcome is None:
@@ -106,21 +108,23 @@ class ConnectionPool:
         try:
             connection = await asyncio.wait_for(self._connect(), self._timeouts.connect_s)
         except TimeoutError:
-            exchange.stop(Outcome.TIMEOUT_CONNECT, self._now_ns(), "no connection within the limit")
+            exchange.stop(Outcome.TIMEOUT_CONNECT, self._clock.now_ns(), "no connection within the limit")
         except OSError as exc:
-            exchange.fail_connect(exc, self._now_ns())
+            exchange.fail_connect(exc, self._clock.now_ns())
         if exchange.outcome is not None:
             self._on_ended(exchange)
         elif connection.is_open:
             self._busy.add(connection)
             connection.send(exchange, request)
         else:
-            exchange.on_lost(None, self._now_ns())
+            exchange.on_lost(None, self._clock.now_ns())
             self._on_ended(exchange)
 
     async def _connect(self) -> Connection:
         def make() -> Connection:
-            return Connection(self._now_ns, self._on_ended, self._take_back, self._forget, self._open_for)
+            return Connection(
+                self._clock, self._on_ended, self._take_back, self._forget, self._open_for, self._known_heads
+            )
 
         if self._target.unix_socket is not None:
             _, connection = await self._loop.create_unix_connection(

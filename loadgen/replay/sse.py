@@ -28,6 +28,8 @@ class SseScanner:
 
     def feed(self, read: bytes) -> list[tuple[bytes, bytes]]:
         """(event name, data) of each event that `read` completed; the name is empty where none was given."""
+        if not self._is_started and read.startswith(b"data:"):
+            self._is_started = self.is_between_events = True
         if self.is_between_events and read.endswith(b"\n\n") and b"\r" not in read:
             # What nearly every server sends: whole events of one data line each.
             if read.find(b"\n") == len(read) - 2 and read.startswith(b"data: "):

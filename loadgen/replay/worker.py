@@ -20,6 +20,7 @@ from loadgen.replay.clock import RunClock
 from loadgen.replay.descriptors import least_connections
 from loadgen.replay.dialects.dialect import Dialect
 from loadgen.replay.exchange import Exchange
+from loadgen.replay.familiar import Familiar
 from loadgen.replay.health import Health, HealthMeter
 from loadgen.replay.httpx_transport import HttpxTransport
 from loadgen.replay.payloads import Payloads
@@ -110,6 +111,7 @@ class Worker:
         self._on_batch = on_batch
         self._on_progress = on_progress
         self._planned_ns: list[int] = share.column("planned_ns").to_pylist()
+        self._familiar = Familiar()
         self._next = 0
         self._waiting: deque[Exchange] = deque()  # for a slot below max_concurrency
         self._retrying: dict[Exchange, asyncio.TimerHandle] = {}
@@ -125,7 +127,7 @@ class Worker:
         self._recent: list[tuple[float, float | None]] = []
         self._lateness_max_ns = 0
         self._is_stopping = False
-        self._clock = RunClock(0)
+        self._clock = RunClock(0)  # shared with the transport, which is made before there is a start
         self._fault: BaseException | None = None
         self._finished: asyncio.Event = asyncio.Event()
 
@@ -134,7 +136,7 @@ class Worker:
         self._payloads.build_ahead(lambda: True)
         kind = HttpxTransport if self._settings.transport == "httpx" else ConnectionPool
         self._pool: Transport = kind(
-            self._settings.target, self._settings.timeouts, self._now_ns, self._exchange_ended
+            self._settings.target, self._settings.timeouts, self._clock, self._exchange_ended
         )
         await self._pool.warm(min(self._num_warm_connections(), len(self._planned_ns)))
 
@@ -153,7 +155,9 @@ class Worker:
             if self._is_stopping:
                 break
             index = number % len(self._planned_ns)
-            exchange = Exchange(index, self._now_ns(), self._dialect, stream=self._payloads.stream_of(index))
+            exchange = Exchange(
+                index, self._clock.now_ns(), self._dialect, stream=self._payloads.stream_of(index)
+            )
             exchange.phase = Phase.WARMUP
             exchange.warmup_copy = -1 - number // len(self._planned_ns)
             self._warmup_ended = loop.create_future()
@@ -169,7 +173,7 @@ class Worker:
 
     async def run(self, clock: RunClock) -> Health:
         """Send everything, wait for the answers, return how this process fared. Ends early on `stop`."""
-        self._clock = clock
+        self._clock.start_monotonic_ns = clock.start_monotonic_ns
         for exchange in self._warmup:
             exchange.shift(-clock.start_monotonic_ns)
         self._ended += self._warmup
@@ -229,10 +233,6 @@ class Worker:
         self._fault = context.get("exception") or RuntimeError(str(context.get("message")))
         self._finished.set()
 
-    def _now_ns(self) -> int:
-        """The pool is made before the start is agreed on: it asks through the worker, not a clock."""
-        return self._clock.now_ns()
-
     def _arm(self) -> None:
         if self._next < len(self._planned_ns):
             self._timer.arm(self._clock.monotonic_ns(self._planned_ns[self._next]))
@@ -256,7 +256,13 @@ class Worker:
     def _new_exchange(self) -> Exchange:
         index = self._next
         self._next = index + 1
-        return Exchange(index, self._planned_ns[index], self._dialect, stream=self._payloads.stream_of(index))
+        return Exchange(
+            index,
+            self._planned_ns[index],
+            self._dialect,
+            stream=self._payloads.stream_of(index),
+            familiar=self._familiar,
+        )
 
     def _waits_for_its_turn(self, exchange: Exchange, payload: bytes, now_ns: int) -> bool:
         """Whether a former turn of its session is on its way; then the exchange is queued behind that."""

@@ -1,4 +1,4 @@
-"""Chunks that pass the parser by: however the bytes are cut, the record is that of the parser."""
+"""Heads and chunks that pass the parser by: however the bytes are cut, the record is that of the parser."""
 
 from __future__ import annotations
 
@@ -8,9 +8,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from loadgen.replay.clock import RunClock
 from loadgen.replay.connection import Connection
 from loadgen.replay.dialects import dialect_named
 from loadgen.replay.exchange import Exchange
+from loadgen.replay.familiar import Familiar
+from loadgen.replay.known_heads import KnownHeads
 from loadgen.testing import Send as SendStep
 from loadgen.testing import chat_stream
 
@@ -35,15 +38,23 @@ class Wire:
     abort = close
 
 
-def told_by(reads: list[bytes]) -> tuple[Any, ...]:
+def told_by(
+    reads: list[bytes], heads: KnownHeads | None = None, familiar: Familiar | None = None
+) -> tuple[Any, ...]:
     """What comes of an answer that is read in these pieces: facts that do not hang on when each was read."""
     ended: list[Exchange] = []
     idle: list[Connection] = []
-    moments = iter(range(1, 10**6))
-    connection = Connection(lambda: next(moments), ended.append, idle.append, lambda _: None, lambda *_: None)
+    connection = Connection(
+        RunClock(0),
+        ended.append,
+        idle.append,
+        lambda _: None,
+        lambda *_: None,
+        KnownHeads() if heads is None else heads,
+    )
     wire = Wire()
     connection.connection_made(wire)  # type: ignore[arg-type]
-    exchange = Exchange(0, 0, dialect_named("chat"), stream=True)
+    exchange = Exchange(0, 0, dialect_named("chat"), stream=True, familiar=familiar)
     exchange.dispatched_ns = 0
     connection.send(exchange, b"GET")
     for read in reads:
@@ -53,6 +64,8 @@ def told_by(reads: list[bytes]) -> tuple[Any, ...]:
     assert ended == [exchange]
     return (
         exchange.outcome,
+        exchange.status_code,
+        exchange.retry_after_s,
         len(exchange.token_ns),
         exchange.finish_reason,
         exchange.output_tokens,
@@ -67,7 +80,8 @@ def chunk(data: bytes, form: bytes = b"%x") -> bytes:
 
 def event(text: str) -> bytes:
     return (
-        b'data: {"choices":[{"index":0,"delta":{"content":"%b"},"finish_reason":null}]}\n\n' % text.encode()
+        b'data: {"id":"a","choices":[{"index":0,"delta":{"content":"%b"},"finish_reason":null}]}\n\n'
+        % text.encode()
     )
 
 
@@ -107,13 +121,17 @@ def test_bytes_cut_at_random_make_the_record_of_a_byte_at_a_time(
     # One byte at a time, no chunk ever lies whole in a read: the parser sees them all.
     by_parser = told_by([HEAD, *(body[at : at + 1] for at in range(len(body)))])
     assert told_by([HEAD, *reads]) == by_parser
-    assert told_by([HEAD, *(piece for piece in [*pieces, LAST] if piece)]) == by_parser
+    heads, familiar = KnownHeads(), Familiar()
+    for _ in range(2):  # the second time, the head and the events are known
+        assert told_by([HEAD, *(piece for piece in [*pieces, LAST] if piece)], heads, familiar) == by_parser
+        assert told_by([HEAD, *reads], heads, familiar) == by_parser
+    assert heads.get(HEAD) is not None
 
 
 @pytest.mark.parametrize("size", [1, 9, 200, 8191, 8192, 70_000])
 def test_chunks_of_any_size_are_read(size: int) -> None:
     padded = event("x" * max(1, size - len(event(""))))
-    outcome, num_tokens, *_ = told_by(
+    outcome, _, _, num_tokens, *_ = told_by(
         [HEAD, chunk(event("a")), chunk(padded), chunk(padded), chunk(DONE), LAST]
     )
     assert (outcome, num_tokens) == ("ok", 3)
@@ -121,5 +139,58 @@ def test_chunks_of_any_size_are_read(size: int) -> None:
 
 def test_a_scripted_stream_is_read_whole() -> None:
     reads = [step.data for step in chat_stream(5) if isinstance(step, SendStep)]
-    outcome, num_tokens, *_, num_idle = told_by(reads)
+    outcome, _, _, num_tokens, *_, num_idle = told_by(reads)
     assert (outcome, num_tokens, num_idle) == ("ok", 5, 1)
+
+
+WHOLE = [HEAD + chunk(event("a")), chunk(DONE) + LAST]
+
+
+@pytest.mark.parametrize("head", [
+    b"HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n",
+    b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\n\r\n",
+    b"HTTP/1.1 204 No Content\r\nTransfer-Encoding: chunked\r\n\r\n",
+    b"HTTP/1.1 103 Early Hints\r\nTransfer-Encoding: chunked\r\n\r\n",
+    b"HTTP/1.1 200 OK\r\nTransfer-Encoding: gzip, chunked\r\n\r\n",
+    b"HTTP/1.1 twohundred OK\r\nTransfer-Encoding: chunked\r\n\r\n",
+    HEAD[:-1],
+])  # fmt: skip
+def test_a_head_that_no_chunks_follow_is_always_read(head: bytes) -> None:
+    heads = KnownHeads()
+    told = [told_by([head, LAST], heads) for _ in range(2)]
+    assert told[0] == told[1]
+    assert heads.get(head) is None
+
+
+def test_a_known_head_says_all_that_it_said_when_it_was_read() -> None:
+    busy = HEAD.replace(b"200 OK", b"429 No").replace(
+        b"\r\n\r\n", b"\r\nRetry-After: 3\r\nConnection: close\r\n\r\n"
+    )
+    heads = KnownHeads()
+    read = told_by([busy, chunk(b"{}"), LAST], heads)
+    assert read[:3] == ("rejected", 429, 3.0)
+    assert read[-1] == 0  # the server closes: no other request on this connection
+    assert told_by([busy, chunk(b"{}"), LAST], heads) == read
+    assert told_by(WHOLE, heads)[-1] == 1
+
+
+@pytest.mark.parametrize("rest", [
+    [b"zz\r\n"],
+    [chunk(event("a")), b"3\r\ndata: more\r\n"],
+    [LAST + b"HTTP/1.1"],
+    [b"0\r\nContent-Encoding: gzip\r\n\r\n"],
+    [chunk(event("a"))[:-1], b"\n" + LAST],
+])  # fmt: skip
+def test_what_follows_a_known_head_is_read_like_what_follows_a_new_one(rest: list[bytes]) -> None:
+    heads = KnownHeads()
+    new = told_by([HEAD, *rest], heads)
+    assert heads.get(HEAD) is not None
+    assert told_by([HEAD, *rest], heads) == new
+    assert told_by(WHOLE, heads) == told_by(WHOLE)
+
+
+def test_heads_that_never_come_again_are_not_hoarded() -> None:
+    heads = KnownHeads()
+    for number in range(1000):
+        told_by([HEAD.replace(b"\r\n\r\n", b"\r\nX-Number: %d\r\n\r\n" % number), LAST], heads)
+    assert len(heads) < 300

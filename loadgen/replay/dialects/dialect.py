@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import Enum, IntEnum
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
 
 class Part(IntEnum):
@@ -40,8 +40,7 @@ class Ask:
     force_length: bool
 
 
-@dataclass(frozen=True, slots=True)
-class Told:
+class Told(NamedTuple):  # a tuple is made in half the time, and several are made for each answer
     """What one event, or a whole answer, told; None where it said nothing of that.
 
     finish_reason: the server says that it has generated all. is_last: nothing of the answer follows.
@@ -69,7 +68,8 @@ class Reader(Protocol):
     """Reads one answer. AttributeError, KeyError, IndexError or TypeError: its form is no known server's.
 
     texts: names of texts in an event of which it asks nothing but whether they are empty, so that events which
-    differ in such a text alone tell the same. None where what an event tells hangs on those before it.
+    differ in such a text alone, or in an `id`, tell the same. None where what an event tells hangs on those
+    before it.
     """
 
     @property

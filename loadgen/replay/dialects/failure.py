@@ -22,6 +22,11 @@ def document_of(name: bytes, data: bytes) -> dict[str, Any] | Told:
         document = orjson.loads(data)
     except orjson.JSONDecodeError:
         document = None
+    return failure_or(document, name, data)
+
+
+def failure_or(document: Any, name: bytes, data: bytes) -> dict[str, Any] | Told:
+    """The same of an event whose JSON is known to be `document`; None: it is no JSON."""
     if not isinstance(document, dict):
         text = plain_text(data) if name == b"error" else f"event is no JSON object: {data[:80]!r}"
         return Told(error=text or "error event")

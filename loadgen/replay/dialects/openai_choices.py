@@ -8,7 +8,7 @@ from typing import Any
 from orjson import loads
 
 from loadgen.replay.dialects.dialect import PLAIN, Part, Told
-from loadgen.replay.dialects.failure import document_of, whole_document_of
+from loadgen.replay.dialects.failure import failure_or, whole_document_of
 
 
 class ChoicesReader:
@@ -21,6 +21,7 @@ class ChoicesReader:
         self.texts = texts
 
     def event(self, name: bytes, data: bytes) -> Told:
+        document = None
         try:
             # Nearly every event: text and nothing else. Each call saved here is a tenth of its cost.
             document = loads(data)
@@ -37,7 +38,7 @@ class ChoicesReader:
                 return PLAIN[part]
         except (ValueError, AttributeError, KeyError, IndexError, TypeError):
             pass
-        told = document_of(name, data)
+        told = failure_or(document, name, data)
         return told if isinstance(told, Told) else self._read(told)
 
     def whole(self, body: bytes) -> Told:
