@@ -216,7 +216,7 @@ def diagnosed(planted: Planted, url: str, seed: int, folder: Path) -> tuple[list
         command[command.index("--max-lateness") + 1] = "20ms"
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     if not done.stdout:
-        raise SystemExit(f"{planted.cause}: exit code {done.returncode}\n{done.stderr}")
+        raise RuntimeError(f"{planted.cause}: exit code {done.returncode}\n{done.stderr}")
     verdicts = json.loads(done.stdout)["diagnosis"]
     names = [one["name"] for one in verdicts if not one["name"].endswith(("did not hold", "not recovered"))]
     return names, str(verdicts[0]["evidence"])
@@ -235,9 +235,13 @@ def runs_of(planted: Planted, seeds: int, folder: Path) -> list[tuple[list[str],
 
 
 def believed(planted: Planted, url: str, seed: int, folder: Path) -> tuple[list[str], str]:
-    """As diagnosed; a run that says itself that it is not to be believed is repeated, as a user would."""
+    """As diagnosed; a run that fails or says itself that it is not to be believed is repeated, as a user would."""
     for _ in range(TRIES - 1):
-        names, evidence = diagnosed(planted, url, seed, folder)
+        try:
+            names, evidence = diagnosed(planted, url, seed, folder)
+        except RuntimeError as exc:
+            print(f"{planted.cause}, seed {seed}: repeated ({exc})", flush=True)
+            continue
         if planted.cause == "generator-bound" or names[0] != "generator-bound":
             return names, evidence
         print(f"{planted.cause}, seed {seed}: repeated ({evidence})", flush=True)

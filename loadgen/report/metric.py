@@ -252,6 +252,14 @@ METRICS: tuple[Metric, ...] = (
         "CPU of the machine that sends, over all of its cores",
     ),
     Metric(
+        "host_yielding_cpu_share",
+        "share",
+        "neither",
+        1,
+        False,
+        "of host_cpu_share, that of programs with a nice value above 0, which give way to the others",
+    ),
+    Metric(
         "recovery_s",
         "s",
         "lower",

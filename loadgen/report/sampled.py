@@ -17,6 +17,7 @@ from loadgen.telemetry.samples import (
     GPU_PREFIX,
     GPU_SM_ACTIVE,
     HOST_CPU,
+    HOST_YIELDING_CPU,
 )
 
 Spans = Sequence[tuple[float, float]]
@@ -114,6 +115,9 @@ class Sampled:
             "gpu_sm_active_share": self._of_devices(GPU_SM_ACTIVE, spans),
             "gpu_memory_share": self._memory(spans),
             "host_cpu_share": self._mean(HOST_CPU, spans, "the host was not read"),
+            "host_yielding_cpu_share": self._mean(
+                HOST_YIELDING_CPU, spans, "the host does not tell the CPU of programs that yield"
+            ),
         }
 
     @property
@@ -200,6 +204,7 @@ FIGURES = (
     "gpu_sm_active_share",
     "gpu_memory_share",
     "host_cpu_share",
+    "host_yielding_cpu_share",
 )
 
 

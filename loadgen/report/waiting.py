@@ -121,10 +121,14 @@ def _launch(measures: Measures, device: DeviceReading | None) -> str | None:
         return None
     if device.kernels >= LAUNCH_KERNELS * device.active:
         return None
-    host = measures.value("host_cpu_share")
-    if device.is_cpu and host is not None and host >= HOST_BUSY:
+    if device.is_cpu and _urgent_cpu(measures) >= HOST_BUSY:
         return None  # others had the cores
     return f"{device.words}: between kernels it idles, and a panel that counts any kernel does not show it"
+
+
+def _urgent_cpu(measures: Measures) -> float:
+    """Share of the cores that was used by programs that do not give way to a server; 0 where it was not read."""
+    return (measures.value("host_cpu_share") or 0.0) - (measures.value("host_yielding_cpu_share") or 0.0)
 
 
 def _flag(facts: Mapping[str, Any] | None, name: str) -> Any:
