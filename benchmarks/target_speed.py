@@ -43,7 +43,7 @@ MEANING = """
   best of some plain sums over 256 MiB in the same round. What is missing to 100 %: attention over a cache that lies
   scattered, small operators, and on one core arithmetic.
 - Scheduler: the whole of `Engine.step` with a model that takes no time: policy, rows, moments, emissions. A step of
-  `cpu-25m` takes some hundred times as long.
+  `cpu-25m` takes several hundred times as long.
 - HTTP: 16 streams of 64 tokens, one event a token; of the CPU time of the HTTP process alone, since the engine's
   process has a core of its own. At 8 rows a step, a CPU's engine gives less than a hundredth of that.
 - `/health`: the model has a process of its own, so the event loop is free during a step.
