@@ -2,43 +2,37 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from inspect import signature
 from pathlib import Path
 from typing import Annotated, Any
 
-import pyarrow as pa
 import typer
 from rich.text import Text
 
 from loadgen.advise.advice import Advice
 from loadgen.advise.arithmetic import Little, little, rates_of
+from loadgen.advise.question import Question, question_of_run
 from loadgen.advise.search import Bench as Simulations
 from loadgen.advise.search import Budget, Outlook, certainty, choose, search
 from loadgen.advise.setting import Setting, candidates, elsewhere
 from loadgen.advise.terminal import render
 from loadgen.cli import console
 from loadgen.cli import shape_options as options
-from loadgen.cli.bench import Bench, shape_of_load
+from loadgen.cli.advice_check import check, judged_percentile
+from loadgen.cli.bench import shape_of_load
 from loadgen.cli.experiment import print_rows
 from loadgen.cli.plan import show_plan
 from loadgen.cli.simulate import CharsPerToken, CostFile, FitFiles, cost_of
-from loadgen.durations import format_duration, parse_duration_s
+from loadgen.durations import parse_duration_s
 from loadgen.errors import ExitCode, UsageError
-from loadgen.experiment.experiment import results_of, run_missing
-from loadgen.experiment.experiment_folder import ExperimentFolder
-from loadgen.experiment.result import Row, rows_of
-from loadgen.plan.planner import plan
 from loadgen.plan.prompts import PromptMaker
 from loadgen.plan.schedule import Schedule
 from loadgen.plan.summary import summarise
 from loadgen.replay.run_folder import RunFolder
 from loadgen.simulate.simulated_run import server_config
-from loadgen.trace.parquet import read_trace, write_trace
-from loadgen.trace.schema import SCHEMA
-from loadgen.trace.synthetic import draw_like
-from loadgen.trace.trace import Trace, TraceMetadata
+from loadgen.trace.parquet import read_trace
 
 _BUDGET, _SERVER, _VERIFY = "What must hold", "The server", "Check by replay"
 _POLICIES = ("serial", "fixed-window", "dynamic", "continuous")
@@ -153,6 +147,8 @@ def advise(  # one local a option: the command line is wide, and flat is how it 
     policies = tuple(policy or _POLICIES)
     if unknown := [name for name in policies if name not in _POLICIES]:
         raise UsageError(f"--policy is {unknown[0]!r}", hint=f"one of: {', '.join(_POLICIES)}")
+    if verify:
+        judged_percentile(budget)
     given = {name: context.params[name] for name in signature(options.shape_from).parameters}
     if not inject_peak or num_requests == 1:
         given["inject_peak"] = False
@@ -187,86 +183,31 @@ def advise(  # one local a option: the command line is wide, and flat is how it 
         cost_from=cost_from,
         serve=serve,
     )
-    rows = None
-    if verify:
-        rows = _verified(advice, question, given, context.params, alternatives)
-    if as_json:
-        console.print_json(
-            advice.as_json() | {"verified": None if rows is None else [row.as_json() for row in rows]}
-        )
-    else:
+    if not as_json:
         render(advice, console.out())
-        if rows:
-            console.out().print(Text("\nreplayed"))
-            print_rows(rows)
-    raise typer.Exit(_code(advice, rows))
-
-
-@dataclass(frozen=True, slots=True)
-class Question:
-    """What is asked about. present: flags in use. drawn: schedules of traces like this one. path: of the trace."""
-
-    trace: Trace
-    schedule: Schedule
-    present: str | None
-    drawn: Callable[[int], Schedule]
-    path: Path | None
+    checked = check(advice, question, context.params) if verify else None
+    if as_json:
+        rows = None if checked is None else [row.as_json() for row in checked.rows]
+        console.print_json(advice.as_json() | {"verified": rows})
+    elif checked is not None and checked.rows:
+        console.out().print(Text("\nreplayed"))
+        print_rows(checked.rows)
+    if checked is not None:
+        raise typer.Exit(checked.exit_code)
+    raise typer.Exit(int(ExitCode.OK if advice.best.holds(budget) else ExitCode.LIMIT_BROKEN))
 
 
 def _question(source: Path, given: Mapping[str, Any], present: str | None) -> Question:
     """Of a trace, shaped by the options; of a run, as it was sent."""
     if source.is_dir():
-        folder = RunFolder.open(source)
-        facts, schedule = folder.read_facts(), folder.read_schedule()
-        sent = _trace_of(schedule)
-        if present is None:
-            present = _flags_of((facts.get("target") or {}).get("facts"))
-        plain = shape_of_load({}, seed=given["seed"], where="run")
-        return Question(sent, schedule, present, lambda k: plan(draw_like(sent, seed=k + 1), plain), None)
-    trace = read_trace(source)
-    shape = options.shape_from(**given)
-    return Question(
-        trace,
-        plan(trace, shape),
-        present,
-        lambda k: plan(draw_like(trace, seed=k + 1), shape),
-        source,
-    )
-
-
-def _trace_of(schedule: Schedule) -> Trace:
-    """What a run sent, as a trace: to draw others like it."""
-    table = schedule.table
-    columns = {
-        **{name: table.column(name) for name in table.column_names},
-        "arrival_ns": table.column("planned_ns"),
+        found = question_of_run(RunFolder.open(source), shape_of_load({}, seed=given["seed"], where="run"))
+        return found if present is None else replace(found, present=present)
+    asked = {
+        name: str(value.resolve()) if isinstance(value, Path) else value
+        for name, value in given.items()
+        if name != "seed" and value not in (None, [], ())
     }
-    arrays = [
-        columns[field.name].cast(field.type)
-        if field.name in columns
-        else pa.nulls(table.num_rows, field.type)
-        for field in SCHEMA
-    ]
-    metadata = TraceMetadata(origin_unix_ns=None, stamp_marks="arrival", arrival_from="the schedule of a run")
-    return Trace(pa.Table.from_arrays(arrays, schema=SCHEMA), metadata)
-
-
-def _flags_of(facts: Mapping[str, Any] | None) -> str | None:
-    """The flags that a bundled server's own account stands for; None for another server."""
-    if not facts or facts.get("name") != "loadgen_target":
-        return None
-    flags = facts["flags"]
-    setting = Setting(
-        facts["policy"],
-        flags["max_batch_size"],
-        flags["max_wait_ms"] if facts["policy"] == "dynamic" else None,
-        flags["window_ms"] if facts["policy"] == "fixed-window" else None,
-        flags["max_inflight_batches"],
-        flags["max_num_batched_tokens"] if facts["policy"] == "continuous" else None,
-        flags["max_queue_size"],
-    )
-    timeout = "none" if flags["timeout_s"] is None else f"{flags['timeout_s'] * 1e3:g}ms"
-    return f"{setting.flags} --static-release {flags['static_release']} --timeout {timeout}"
+    return Question(read_trace(source), options.shape_from(**given), asked, present)
 
 
 def _law(schedule: Schedule, best: Outlook, budget: Budget) -> Little | None:
@@ -280,70 +221,3 @@ def _law(schedule: Schedule, best: Outlook, budget: Budget) -> Little | None:
 
 def _first(outlooks: Sequence[Outlook], policies: Sequence[str]) -> Setting | None:
     return next((one.setting for one in outlooks if one.setting.policy in policies), None)
-
-
-def _code(advice: Advice, rows: Sequence[Row] | None) -> int:
-    if rows is not None:
-        advised = next(row for row in rows if row.target == "advised")
-        if advised.invalid:
-            return int(ExitCode.RUN_INVALID)
-        return int(ExitCode.OK if advised.kept == advised.runs else ExitCode.LIMIT_BROKEN)
-    return int(ExitCode.OK if advice.best.holds(advice.budget) else ExitCode.LIMIT_BROKEN)
-
-
-def _verified(
-    advice: Advice, question: Question, given: Mapping[str, Any], params: Mapping[str, Any], alternatives: int
-) -> list[Row]:
-    """The advised setting, the present one and alternatives, replayed in turn at the bundled server."""
-    budget = advice.budget
-    flags = {"advised": advice.flags}
-    if question.present is not None:
-        flags["present"] = f"{advice.serve} {question.present}".strip()
-    others = [one for one in advice.outlooks[1:] if one.setting.policy != "null"]
-    for number, one in enumerate(others[:alternatives], 1):
-        flags[f"alternative {number}"] = f"{advice.serve} {one.setting.flags}".strip()
-    rank = _rank(budget)
-    document = {
-        "name": "advice",
-        "repeats": params["verify_runs"],
-        "send": {"ignore_eos": True, "chars_per_token": params["chars_per_token"]},
-        "target": [{"name": name, "serve": text} for name, text in flags.items()],
-        "load": [{"name": "trace"}],
-        "slo": [
-            f"latency {rank} <= {budget.latency_s * 1e3:g}ms",
-            f"error_rate <= {budget.error_rate * 100:g}%",
-        ],
-    }
-    settings: dict[str, Any] = {
-        "document": document, "where": "advice", "cost": None, "trace": None, "repeats": None, "only": [],
-        "seed": params["seed"], "slo": [], "max_lateness": params["max_lateness"], "ready_within": "10m",
-        "api_key": None, "api_key_file": None, "header": None,
-    }  # fmt: skip
-    folder = ExperimentFolder.create(params["out_dir"], "advice", {**settings, "shape": _plain(given)})
-    write_trace(question.trace, folder.path / "trace.parquet")
-    made = Bench(settings, folder, {"trace": question.schedule})
-    console.note(
-        f"replaying {len(made.cells)} runs of {format_duration(question.schedule.end_ns / 1e9)}; {folder.path}"
-    )
-    signal_name = run_missing(
-        folder,
-        made.cells,
-        made.make,
-        lambda cell, path, left: console.note(f"{cell.target}: {path.name}; {left} left"),
-    )
-    if signal_name is not None:
-        raise KeyboardInterrupt
-    return rows_of(results_of(folder, made.cells), ["trace"], list(flags))
-
-
-def _rank(budget: Budget) -> str:
-    name = f"p{budget.percent:g}"
-    if name not in ("p50", "p90", "p95", "p99"):
-        raise UsageError(
-            f"--verify cannot judge --percentile {budget.percent:g}", hint="give 50, 90, 95 or 99"
-        )
-    return name
-
-
-def _plain(given: Mapping[str, Any]) -> dict[str, Any]:
-    return {name: str(value) if isinstance(value, Path) else value for name, value in given.items()}

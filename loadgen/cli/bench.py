@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import shlex
+import shutil
 import sys
 from collections.abc import Mapping
+from dataclasses import asdict, dataclass, replace
 from inspect import signature
 from pathlib import Path
 from typing import Any
@@ -12,14 +15,16 @@ from loadgen.cli import shape_options as options
 from loadgen.cli.live import LiveDisplay
 from loadgen.cli.plan import plan as plan_verb
 from loadgen.cli.report import criteria_from
-from loadgen.compare.ab_target import started
+from loadgen.compare.ab_target import AbTarget
 from loadgen.durations import parse_duration_s
-from loadgen.errors import UsageError
+from loadgen.errors import ScheduleError, UsageError
 from loadgen.experiment.bursty_trace import bursty_trace
+from loadgen.experiment.cell_run import CellRun, LiveRun
 from loadgen.experiment.experiment import MadeRun
 from loadgen.experiment.experiment_folder import ExperimentFolder
-from loadgen.experiment.matrix import Cell, Matrix, matrix_from
+from loadgen.experiment.matrix import Cell, Load, Matrix, matrix_from
 from loadgen.experiment.sending import Sending, Sent
+from loadgen.experiment.typed_options import typed
 from loadgen.plan.planner import plan
 from loadgen.plan.prompts import CHARS_PER_TOKEN, PromptMaker
 from loadgen.plan.schedule import Schedule
@@ -29,89 +34,142 @@ from loadgen.replay.secrets import parse_headers, read_key_file, redacted_comman
 from loadgen.replay.target import Timeouts
 from loadgen.replay.template_file import read_template
 from loadgen.replay.worker import Progress
-from loadgen.report.report import build_report, write_report
 from loadgen.report.validity import Thresholds
 from loadgen.simulate.cost_model import CostModel, cost_model_from
-from loadgen.simulate.simulated_run import SimulatedRun, server_config, simulate_run
+from loadgen.simulate.simulated_run import SimulatedRun, server_config
 from loadgen.trace.parquet import read_trace, write_trace
 from loadgen.trace.trace import Trace
 
 WIDE = 240  # columns: more than any table of an experiment has
 _TRACE_FILE = "trace.parquet"
-# What [send] may say, with the defaults of replay.
-_SEND: dict[str, Any] = {
-    "endpoint_type": "chat",
-    "template": None,
-    "model": None,
-    "stream": None,
-    "ignore_eos": False,
-    "chars_per_token": CHARS_PER_TOKEN,
-    "timeout": "10m",
-    "drain": "60s",
-    "workers": 1,
-    "realtime": False,
-    "insecure": False,
-}
+# Of what was given, what an experiment's folder keeps and one that is gone on with takes up again.
+KEPT = (
+    "document", "where", "cost", "trace", "repeats", "only", "seed", "slo", "max_lateness", "ready_within",
+    "find_capacity", "precision", "confirm",
+)  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class SendOptions:
+    """What [send] may say, by the names and with the defaults of replay's options."""
+
+    endpoint_type: str = "chat"
+    template: Path | None = None
+    model: str | None = None
+    stream: bool | None = None
+    ignore_eos: bool = False
+    chars_per_token: int = CHARS_PER_TOKEN
+    timeout: str = "10m"
+    drain: str = "60s"
+    workers: int = 1
+    realtime: bool = False
+    insecure: bool = False
+
+    def __post_init__(self) -> None:
+        for name, value in (("workers", self.workers), ("chars_per_token", self.chars_per_token)):
+            if value < 1:
+                raise UsageError(f"[send]: {name} is {value}", hint="give 1 or more")
+
+    @property
+    def timeouts(self) -> Timeouts:
+        if self.timeout == "none":
+            return Timeouts(total_s=None)
+        return Timeouts(total_s=parse_duration_s(self.timeout, option="[send]: timeout"))
+
+    def as_settings(self) -> dict[str, Any]:
+        """As run.json keeps them."""
+        return {**asdict(self), "template": None if self.template is None else str(self.template)}
 
 
 class Bench:
     """An experiment ready to run: its matrix, its schedules, and how a cell is made.
 
-    schedules: by load, where they are known; else they are planned from the loads' options.
+    folder: of one that is gone on with; else it is made, once all that was given is known to be usable.
+    trace: in place of what is named.
     """
 
     def __init__(
-        self,
-        given: Mapping[str, Any],
-        folder: ExperimentFolder,
-        schedules: Mapping[str, Schedule] | None = None,
+        self, given: Mapping[str, Any], folder: ExperimentFolder | None = None, trace: Trace | None = None
     ) -> None:
-        self.folder = folder
         self.seed: int = given["seed"]
-        self.matrix = matrix_of(given)
+        self.matrix = matrix = matrix_of(given)
         cost = given["cost"]
         self.cost: CostModel | None = None if cost is None else cost_model_from(cost["model"], where="cost")
         self.cost_from = "" if cost is None else str(cost["from"])
-        self.trace_path, self.trace = _trace(given, self.matrix, folder)
-        self.send = _send(self.matrix)
-        prompts = PromptMaker(
-            self.seed, self.send["chars_per_token"], self.trace.metadata.prefix_block_tokens
-        )
-        key_file = given["api_key_file"]
-        key = read_key_file(Path(key_file)) if key_file else given["api_key"]
-        timeout = str(self.send["timeout"])
-        self.sending = Sending(
-            prompts=prompts,
-            endpoint_type=self.send["endpoint_type"],
-            template=read_template(Path(self.send["template"])) if self.send["template"] else None,
-            model=self.send["model"],
-            access=Access(
-                headers=parse_headers(given["header"] or (), key), verify_tls=not self.send["insecure"]
-            ),
-            stream=self.send["stream"],
-            ignore_eos=self.send["ignore_eos"],
-            timeouts=Timeouts(
-                total_s=None if timeout == "none" else parse_duration_s(timeout, option="timeout of [send]")
-            ),
-            drain_s=parse_duration_s(self.send["drain"], option="drain of [send]"),
-            realtime=self.send["realtime"],
-            workers=self.send["workers"],
-            seed=self.seed,
-        )
-        self.prompts = prompts
+        self.send = SendOptions(**typed(matrix.send, SendOptions, f"{given['where']}: [send]"))
         self.ready_within_s = parse_duration_s(given["ready_within"], option="--ready-within")
         self.criteria = criteria_from(
-            slo=[*self.matrix.slo, *given["slo"]], max_error_rate=None, max_lateness=given["max_lateness"]
+            slo=[*matrix.slo, *given["slo"]], max_error_rate=None, max_lateness=given["max_lateness"]
         )
+        self.find_capacity = bool(given["find_capacity"])
+        if self.find_capacity and not self.criteria.limits:
+            raise UsageError("--find-capacity needs a limit", hint="--slo 'latency p99 < 800ms'")
+        self.precision = given["precision"] / 100
+        # A simulation gives the same each time: nothing is confirmed by another.
+        self.confirm: int = given["confirm"] if self.cost is None else 1
         # Whoever grants lateness grants what makes it: both only say how busy the generator's machine may be.
         allowed = self.criteria.thresholds
         self.thresholds = Thresholds(
             allowed.max_lateness_s, allowed.ttft_share, max(allowed.max_loop_lag_s, allowed.max_lateness_s)
         )
-        self.schedules: Mapping[str, Schedule] = schedules or {
-            load.name: plan(self.trace, shape_of_load(load.options, seed=self.seed, where=load.name))
-            for load in self.matrix.loads
-        }
+        _check_targets(matrix)
+        path = Path(given["trace"]) if given["trace"] is not None else matrix.trace
+        kept = None if folder is None else folder.path / _TRACE_FILE
+        if path is None and kept is not None and kept.is_file():
+            path = kept
+        if trace is not None:
+            self.trace = trace
+        else:
+            self.trace = bursty_trace(seed=self.seed) if path is None else read_trace(path)
+        self.prompts = PromptMaker(
+            self.seed, self.send.chars_per_token, self.trace.metadata.prefix_block_tokens
+        )
+        self.sending = self._sending(given)
+        self.schedules: Mapping[str, Schedule] = {load.name: self.schedule_of(load) for load in matrix.loads}
+        hashes = {name: schedule.schedule_hash for name, schedule in self.schedules.items()}
+        if folder is None:
+            folder = ExperimentFolder.create(
+                Path(given["out_dir"]),
+                matrix.name,
+                {name: given[name] for name in KEPT} | {"schedules": hashes},
+            )
+            if path is None:
+                write_trace(self.trace, folder.path / _TRACE_FILE)
+        elif folder.settings.get("schedules", hashes) != hashes:
+            raise UsageError(
+                f"{path}: the trace, or how loads are made of it, has changed since the first runs",
+                hint="begin a new experiment",
+            )
+        self.folder = folder
+        self.trace_name = _TRACE_FILE if path is None else path.name
+
+    def _sending(self, given: Mapping[str, Any]) -> Sending:
+        send = self.send
+        key_file = given["api_key_file"]
+        key = read_key_file(Path(key_file)) if key_file else given["api_key"]
+        return Sending(
+            prompts=self.prompts,
+            endpoint_type=send.endpoint_type,
+            template=None if send.template is None else read_template(send.template),
+            model=send.model,
+            access=Access(headers=parse_headers(given["header"] or (), key), verify_tls=not send.insecure),
+            stream=send.stream,
+            ignore_eos=send.ignore_eos,
+            timeouts=send.timeouts,
+            drain_s=parse_duration_s(send.drain, option="[send]: drain"),
+            realtime=send.realtime,
+            workers=send.workers,
+            seed=self.seed,
+        )
+
+    def schedule_of(self, load: Load, **changed: Any) -> Schedule:
+        """What a load sends, with these of its options changed. Raises LoadgenError naming it."""
+        try:
+            return plan(
+                self.trace, shape_of_load({**load.options, **changed}, seed=self.seed, where=load.name)
+            )
+        except (UsageError, ScheduleError) as exc:
+            raise type(exc)(_at_load(exc.message, load.name), hint=exc.hint) from exc
 
     @property
     def cells(self) -> list[Cell]:
@@ -119,70 +177,58 @@ class Bench:
 
     def make(self, cell: Cell) -> MadeRun:
         """One run of a cell, reported."""
+        return self._made(self.run_of(cell))
+
+    def run_of(self, cell: Cell) -> CellRun:
+        """The run of a cell, to be made."""
         target, load = self.matrix.target(cell.target), self.matrix.load(cell.load)
-        return self.run_at(
+        return self._run(
             cell.name, target.with_flags(load.serve), self.schedules[cell.load], health=target.health
         )
 
-    def run_at(self, name: str, target: Any, schedule: Schedule, *, health: str | None = None) -> MadeRun:
+    def run_at(
+        self, name: str, target: AbTarget, schedule: Schedule, *, health: str | None = None
+    ) -> MadeRun:
         """One run of `schedule` at a target, live or simulated, reported."""
+        return self._made(self._run(name, target, schedule, health=health))
+
+    def _made(self, run: CellRun) -> MadeRun:
+        if isinstance(run.what, LiveRun) and sys.stderr.isatty():
+            with LiveDisplay(run.what.sent.schedule) as display:
+                return run.make(display.show)
+        return run.make(_silent)
+
+    def _run(self, name: str, target: AbTarget, schedule: Schedule, *, health: str | None) -> CellRun:
+        options = self.send.as_settings()
+        out_dir, trace_rows = self.folder.path, self.trace.num_rows
+        what: LiveRun | SimulatedRun
         if self.cost is not None:
-            folder = simulate_run(
-                SimulatedRun(
-                    name=name,
-                    out_dir=self.folder.path,
-                    schedule=schedule,
-                    trace_name=self.trace_path.name,
-                    trace_rows=self.trace.num_rows,
-                    config=server_config(target.text),
-                    cost=self.cost,
-                    cost_from=self.cost_from,
-                    prompts=self.prompts,
-                    seed=self.seed,
-                    command=_command(),
-                    options=dict(self.send),
-                )
+            what = SimulatedRun(
+                name=name,
+                out_dir=out_dir,
+                schedule=schedule,
+                trace_name=self.trace_name,
+                trace_rows=trace_rows,
+                config=server_config(target.text),
+                cost=self.cost,
+                cost_from=self.cost_from,
+                prompts=self.prompts,
+                seed=self.seed,
+                command=_command(),
+                options=options,
             )
-            signal_name = None
         else:
-            sent = Sent(
-                name,
-                self.folder.path,
-                schedule,
-                self.trace_path.name,
-                self.trace.num_rows,
-                _command(),
-                dict(self.send),
-            )
-            with started(target, ready_within_s=self.ready_within_s, health=health) as url:
-                if sys.stderr.isatty():
-                    with LiveDisplay(schedule) as display:
-                        folder, ending = self.sending.run(url, sent, display.show)
-                else:
-                    folder, ending = self.sending.run(url, sent, _silent)
-            signal_name = ending.signal_name
-        write_report(build_report(folder, self.thresholds, self.criteria.limits), folder)
-        return MadeRun(folder.path, signal_name)
+            sent = Sent(name, out_dir, schedule, self.trace_name, trace_rows, _command(), options)
+            what = LiveRun(target, health, self.ready_within_s, self.sending, sent)
+        return CellRun(what, self.thresholds, tuple(self.criteria.limits))
 
 
 def shape_of_load(given: Mapping[str, Any], *, seed: int, where: str) -> Shape:
     """The Shape of options by their names, the rest as plan has it. Raises UsageError naming `where`."""
+    known = typed(given, options.shape_from, f"load {where}")
     names = signature(options.shape_from).parameters
-    if unknown := [name for name in given if name not in names]:
-        raise UsageError(
-            f"load {where}: there is no option {unknown[0]}",
-            hint="the options of `loadgen plan`, without dashes",
-        )
     defaults = {name: one.default for name, one in signature(plan_verb).parameters.items() if name in names}
-    values = {**defaults, "seed": seed, **given}
-    if values.get("rate_series") is not None:
-        values["rate_series"] = Path(values["rate_series"])
-    try:
-        return options.shape_from(**values)
-    except (TypeError, AttributeError) as exc:
-        raise UsageError(
-            f"load {where}: a value has another form ({exc})", hint='times are texts: duration = "30s"'
-        ) from exc
+    return options.shape_from(**{**defaults, "seed": seed, **known})
 
 
 def matrix_of(given: Mapping[str, Any]) -> Matrix:
@@ -200,27 +246,35 @@ def matrix_of(given: Mapping[str, Any]) -> Matrix:
         raise UsageError(
             f"--simulate: target {live[0]!r} is not the bundled server", hint="narrow the targets with --only"
         )
-    _send(matrix)
-    return Matrix(
-        matrix.name, targets, matrix.loads, given["repeats"] or matrix.repeats, matrix.trace, matrix.about,
-        matrix.send, matrix.slo,
-    )  # fmt: skip
+    # A simulation gives the same each time.
+    repeats = 1 if given["cost"] is not None else given["repeats"] or matrix.repeats
+    return replace(matrix, targets=targets, repeats=repeats)
 
 
-def _send(matrix: Matrix) -> dict[str, Any]:
-    if unknown := [name for name in matrix.send if name not in _SEND]:
-        raise UsageError(f"[send]: there is no {unknown[0]}", hint=f"one of: {', '.join(_SEND)}")
-    return {**_SEND, **matrix.send}
+def _check_targets(matrix: Matrix) -> None:
+    """Refuse before anything runs what cannot: flags that the server does not know, programs that are not there."""
+    for one in matrix.targets:
+        if one.serve is None:
+            if (
+                one.target.kind == "command"
+                and shutil.which(program := shlex.split(one.target.text)[0]) is None
+            ):
+                raise UsageError(
+                    f"target {one.name}: {program} is not there, or cannot be run", hint="give its whole path"
+                )
+            continue
+        for load in matrix.loads:
+            try:
+                server_config(one.with_flags(load.serve).text)
+            except UsageError as exc:
+                at = f" at {load.name}" if load.serve else ""
+                raise UsageError(
+                    f"target {one.name}{at}: {exc.message}", hint="the flags of `loadgen serve`"
+                ) from exc
 
 
-def _trace(given: Mapping[str, Any], matrix: Matrix, folder: ExperimentFolder) -> tuple[Path, Trace]:
-    """The trace that was given, or the experiment's own, or bursts of short chats, which the folder then keeps."""
-    path = Path(given["trace"]) if given["trace"] is not None else matrix.trace
-    if path is None:
-        path = folder.path / _TRACE_FILE
-        if not path.is_file():
-            write_trace(bursty_trace(seed=given["seed"]), path)
-    return path, read_trace(path)
+def _at_load(message: str, name: str) -> str:
+    return message if message.startswith(f"load {name}") else f"load {name}: {message}"
 
 
 def _command() -> tuple[str, ...]:

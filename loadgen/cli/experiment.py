@@ -5,7 +5,7 @@ from __future__ import annotations
 import signal
 import sys
 import tomllib
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from importlib import resources
 from pathlib import Path
 from typing import Annotated, Any
@@ -16,15 +16,16 @@ from rich.text import Text
 
 from loadgen.atomic_file import write_text
 from loadgen.cli import console
-from loadgen.cli.bench import WIDE, Bench, matrix_of
+from loadgen.cli.bench import KEPT, WIDE, Bench
 from loadgen.cli.capacity import search_capacity
+from loadgen.cli.experiment_on_ray import run_on_ray
 from loadgen.cli.report import MaxLateness, Slo
 from loadgen.cli.shape_options import Seed
 from loadgen.cli.simulate import CostFile, FitFiles, cost_of
 from loadgen.durations import format_duration
-from loadgen.errors import ExitCode, UsageError
+from loadgen.errors import ExitCode, LoadgenError, UsageError
 from loadgen.experiment import words
-from loadgen.experiment.experiment import missing, results_of, run_missing
+from loadgen.experiment.experiment import Ended, missing, results_of, run_missing
 from loadgen.experiment.experiment_folder import ExperimentFolder
 from loadgen.experiment.matrix import Cell
 from loadgen.experiment.page import as_page
@@ -39,6 +40,7 @@ def _in(panel: str, *names: str, **settings: Any) -> Any:
 
 
 def experiment(  # one local a option: the command line is wide, and flat is how it reads
+    context: typer.Context,
     source: Annotated[
         str | None,
         typer.Argument(metavar="FILE", help=f"An experiment (TOML), or a ready one: {', '.join(READY)}."),
@@ -88,6 +90,15 @@ def experiment(  # one local a option: the command line is wide, and flat is how
     header: Annotated[
         list[str] | None, _in(_SENDING, "--header", "-H", help="Further header, 'Name: value'.")
     ] = None,
+    ray: Annotated[
+        str | None,
+        _in(
+            _SENDING,
+            "--ray",
+            metavar="ADDRESS",
+            help="Make runs side by side on a Ray cluster: HOST:PORT, auto (the one around), local (begun here).",
+        ),
+    ] = None,
     seed: Seed = 0,
     slo: Slo = None,
     max_lateness: MaxLateness = None,
@@ -111,69 +122,91 @@ def experiment(  # one local a option: the command line is wide, and flat is how
     A target that is a URL stays up; the bundled server and commands are started for each run. Ctrl-C keeps what was
     made, and --resume makes only what is missing. Exit code 1: a limit of --slo is broken; 4: a run is invalid.
     """
-    given = dict(locals())
+    given = dict(context.params)
+    if show and resume is None:
+        sys.stdout.write(read_source(_source(source, policies))[0])
+        raise typer.Exit()
     if resume is not None:
         if source is not None or policies is not None:
             raise UsageError("--resume takes no FILE", hint=f"loadgen experiment --resume {resume}")
         folder = ExperimentFolder.open(resume)
-        given |= folder.settings
-        bench = Bench(given, folder)
+        bench = Bench(_as_it_was(context, folder.settings), folder)
     else:
-        if policies not in (None, "all"):
-            raise UsageError(f"--policies is {policies!r}", hint="give all, or a file")
-        if (source is None) == (policies is None):
-            raise UsageError(
-                "give an experiment: a TOML file, a ready one, or --policies all",
-                hint=f"loadgen experiment policies; ready: {', '.join(READY)}",
-            )
-        text, where = read_source(source or "policies")
-        if show:
-            sys.stdout.write(text)
-            raise typer.Exit()
-        document = _toml(text, where)
-        cost = None
-        if simulated:
-            model, cost_from = cost_of(fit, cost_model)
-            cost = {"model": model.as_dict(), "from": cost_from}
-        given |= {
-            "document": document,
-            "where": where,
-            "cost": cost,
-            "trace": None if trace is None else str(trace.resolve()),
-            "only": list(only or ()),
-            "slo": list(slo or ()),
-        }
-        matrix = matrix_of(given)
-        if find_capacity and not (matrix.slo or given["slo"]):
-            raise UsageError("--find-capacity needs a limit", hint="--slo 'latency p99 < 800ms'")
-        folder = ExperimentFolder.create(
-            out_dir, str(document.get("name", "experiment")), {name: given[name] for name in _KEPT}
+        bench = Bench(given | _asked(given))
+    if bench.find_capacity:
+        if ray is not None:
+            raise UsageError("--find-capacity makes one run after another", hint="leave --ray out")
+        raise typer.Exit(search_capacity(bench, as_json=as_json))
+    raise typer.Exit(_run(bench, ray, markdown, html=html, as_json=as_json))
+
+
+# Of an experiment that is gone on with, these may be given anew; the others of KEPT are as they were.
+_ANEW = ("ready_within", "precision", "confirm")
+
+
+def _source(source: str | None, policies: str | None) -> str:
+    if policies not in (None, "all"):
+        raise UsageError(f"--policies is {policies!r}", hint="give all, or a file")
+    if (source is None) == (policies is None):
+        raise UsageError(
+            "give an experiment: a TOML file, a ready one, or --policies all",
+            hint=f"loadgen experiment policies; ready: {', '.join(READY)}",
         )
-        bench = Bench(given, folder)
-    if find_capacity:
-        raise typer.Exit(search_capacity(bench, precision=precision / 100, confirm=confirm, as_json=as_json))
-    raise typer.Exit(_run(bench, markdown, html=html, as_json=as_json))
+    return source or "policies"
 
 
-# Of what was given, what a resumed experiment takes up again.
-_KEPT = (
-    "document",
-    "where",
-    "cost",
-    "trace",
-    "repeats",
-    "only",
-    "seed",
-    "slo",
-    "max_lateness",
-    "ready_within",
-)
+def _asked(given: Mapping[str, Any]) -> dict[str, Any]:
+    """What a new experiment's options amount to, as its folder keeps it."""
+    text, where = read_source(_source(given["source"], given["policies"]))
+    document = _toml(text, where)
+    cost = None
+    if given["simulated"]:
+        model, cost_from = cost_of(given["fit"], given["cost_model"])
+        cost = {"model": model.as_dict(), "from": cost_from}
+    elif given["fit"] or given["cost_model"]:
+        option = "--fit" if given["fit"] else "--cost-model"
+        raise UsageError(f"{option} is of a simulation, and this one is live", hint="add --simulate")
+    return {
+        "document": document,
+        "where": where,
+        "cost": cost,
+        "trace": None if given["trace"] is None else str(given["trace"].resolve()),
+        "only": list(given["only"] or ()),
+        "slo": list(given["slo"] or ()),
+    }
 
 
-def _run(bench: Bench, markdown: Path | None, *, html: bool, as_json: bool) -> int:
+def _as_it_was(context: typer.Context, kept: Mapping[str, Any]) -> dict[str, Any]:
+    """The options of an experiment that is gone on with. Raises UsageError for one that would change what it is."""
+    given = dict(context.params)
+    said = {name for name in given if _is_said(context, name)}
+    fixed = {*KEPT, "simulated", "fit", "cost_model"} - {*_ANEW, "find_capacity"}
+    if changed := sorted(said & fixed):
+        option = "simulate" if changed[0] == "simulated" else changed[0].replace("_", "-")
+        raise UsageError(
+            f"--{option} cannot be changed by --resume", hint="leave it out, or begin a new experiment"
+        )
+    if "find_capacity" in said and not kept.get("find_capacity"):
+        raise UsageError("--find-capacity: this experiment makes other runs", hint="begin a new one")
+    where = Path(str(kept["where"]))
+    if (
+        where.suffix == ".toml"
+        and where.is_file()
+        and _toml(read_source(str(where))[0], str(where)) != kept["document"]
+    ):
+        console.note(f"note: {where} has changed since; this experiment goes on as it was")
+    return given | {name: value for name, value in kept.items() if name not in _ANEW or name not in said}
+
+
+def _is_said(context: typer.Context, name: str) -> bool:
+    source = context.get_parameter_source(name)
+    return source is not None and source.name == "COMMANDLINE"
+
+
+def _run(bench: Bench, ray: str | None, markdown: Path | None, *, html: bool, as_json: bool) -> int:
     folder, cells = bench.folder, bench.cells
     left = missing(folder, cells)
-    if not bench.cost:
+    if bench.cost is None and left:
         planned_s = sum(bench.schedules[cell.load].end_ns / 1e9 for cell in left)
         console.note(
             f"{len(left)} of {len(cells)} runs to make, {format_duration(planned_s)} of load and a start and a "
@@ -183,16 +216,34 @@ def _run(bench: Bench, markdown: Path | None, *, html: bool, as_json: bool) -> i
     def tell(cell: Cell, path: Path, left: int) -> None:
         console.note(f"{cell.load} | {cell.target} | {cell.repeat + 1}: {path.name}; {left} left")
 
-    code: int | None = None
     try:
-        signal_name = run_missing(folder, cells, bench.make, tell)
+        if ray is None:
+            ended = run_missing(folder, cells, bench.make, tell, _tell_failed)
+        else:
+            ended = run_on_ray(bench, ray, left, tell, _tell_failed)
     except KeyboardInterrupt:
-        signal_name, code = "SIGINT", int(ExitCode.INTERRUPTED)
+        ended = Ended("SIGINT")
     shown = _show(bench, markdown, html=html, as_json=as_json)
-    if signal_name is not None:
-        console.note(f"stopped; go on with: loadgen experiment --resume {folder.path}")
-        return code or 128 + signal.Signals[signal_name]
-    return shown
+    if ended.signal_name is None and not ended.failed:
+        return shown
+    console.note(
+        f"{_what_lacks(ended, len(missing(folder, cells)))}; go on with: loadgen experiment --resume {folder.path}"
+    )
+    if ended.signal_name is not None:
+        return 128 + signal.Signals[ended.signal_name]
+    return int(ExitCode.RUN_FAILED)
+
+
+def _tell_failed(cell: Cell, error: LoadgenError) -> None:
+    console.note(f"{cell.load} | {cell.target} | {cell.repeat + 1}: failed")
+    console.print_error(error)
+
+
+def _what_lacks(ended: Ended, count: int) -> str:
+    runs = "1 run lacks" if count == 1 else f"{count} runs lack"
+    if ended.signal_name is not None:
+        return f"stopped; {runs}"
+    return f"{runs}, of {', '.join(ended.failed)}, whose runs were left out after one that failed"
 
 
 def _show(bench: Bench, markdown: Path | None, *, html: bool, as_json: bool) -> int:
@@ -220,8 +271,12 @@ def _show(bench: Bench, markdown: Path | None, *, html: bool, as_json: bool) -> 
         console.note(f"written: {markdown}")
     if html:
         path = folder.path / "page.html"
-        write_text(path, as_page(matrix.name, matrix.about, rows, loads, results))
-        console.note(f"written: {path}")
+        try:
+            write_text(path, as_page(matrix.name, matrix.about, rows, loads, results))
+            console.note(f"written: {path}")
+        except UsageError as exc:
+            # The table stands; a page can be had by --resume.
+            console.note(f"no page is written: {exc.message}; {exc.hint}")
     if any(row.invalid for row in rows):
         return int(ExitCode.RUN_INVALID)
     broken = any(row.kept is not None and row.kept < row.runs for row in rows)

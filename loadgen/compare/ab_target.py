@@ -82,7 +82,7 @@ def _commanded(text: str, ready_within_s: float, health: Sequence[str]) -> Itera
         )
     except OSError as exc:
         raise TargetError(
-            f"{command[0]}: cannot be started ({exc.strerror})", hint="check --a and --b"
+            f"{command[0]}: cannot be started ({exc.strerror})", hint="check the target's command"
         ) from exc
     try:
         _wait_until_listening(process, command[0], port, ready_within_s, health)
@@ -110,8 +110,10 @@ def _wait_until_listening(
         if any(_status(port, path) == 200 for path in health):
             return
         time.sleep(0.1)
+    answers = ", ".join(f"{path}: {_status(port, path) or 'no answer'}" for path in health)
     raise TargetError(
-        f"{name} was not ready within {ready_within_s:.0f} s", hint="--ready-within gives it longer"
+        f"{name} was not ready within {ready_within_s:.0f} s ({answers}; 200 is wanted)",
+        hint="--ready-within gives it longer",
     )
 
 

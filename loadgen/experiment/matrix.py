@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import tomllib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -12,9 +11,11 @@ import numpy as np
 
 from loadgen.compare.ab_target import AbTarget, parse_target
 from loadgen.errors import UsageError
+from loadgen.experiment.placing import Claim
+from loadgen.experiment.typed_options import typed
 
 _KEYS = {"name", "about", "trace", "repeats", "send", "shape", "target", "load", "slo"}
-_TARGET_KEYS = {"name", "serve", "command", "url", "health"}
+_TARGET_KEYS = {"name", "serve", "command", "url", "health", "cpus", "gpus", "on"}
 _LOAD_KEYS = {"name", "serve"}
 
 
@@ -23,11 +24,23 @@ class MatrixTarget:
     """A set-up to measure. serve: flags of the bundled server, which a load may add to; else None.
 
     health: path that answers 200 once a command's server is ready; None for the usual ones.
+    cpus, gpus: of the machine that starts it, for it and for sending; None: the whole machine. on: machines that a
+    URL's server is on; None: not told.
     """
 
     name: str
     target: AbTarget
     health: str | None = None
+    cpus: int | None = None
+    gpus: float = 0.0
+    on: tuple[str, ...] | None = None
+
+    def claim(self, num_workers: int) -> Claim:
+        """What a run of it needs to itself, sent by so many workers."""
+        if self.target.kind != "url":
+            return Claim(self.cpus, self.gpus)
+        servers = None if self.on is None else frozenset({self.target.text, *self.on})
+        return Claim(num_workers, 0.0, servers)
 
     @property
     def serve(self) -> str | None:
@@ -113,69 +126,113 @@ class Matrix:
         return found
 
 
-def read_matrix(path: Path) -> Matrix:
-    """The matrix of a TOML file; paths in it are beside the file. Raises UsageError naming what is wrong."""
-    try:
-        document = tomllib.loads(path.read_text(encoding="utf-8"))
-    except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as exc:
-        raise UsageError(f"{path}: cannot be read as an experiment ({exc})") from exc
-    try:
-        return matrix_from(document, where=str(path), beside=path.parent)
-    except UsageError as exc:
-        known = exc.message if exc.message.startswith(str(path)) else f"{path}: {exc.message}"
-        raise UsageError(known, hint=exc.hint) from exc
-
-
 def matrix_from(document: Mapping[str, Any], *, where: str, beside: Path) -> Matrix:
-    """The matrix of plain values."""
+    """The matrix of plain values, as a file has them; paths in it are beside `beside`.
+
+    Raises UsageError naming `where`, the part and the key.
+    """
     _known(document, _KEYS, where)
     shape = _table(document.get("shape", {}), f"{where}: [shape]")
-    trace = document.get("trace")
     slo = document.get("slo", [])
-    repeats = document.get("repeats", 1)
-    if not isinstance(repeats, int) or isinstance(repeats, bool):
-        raise UsageError(f"{where}: repeats is {repeats!r}", hint="give a whole number")
-    return Matrix(
-        name=str(document.get("name", Path(where).stem)),
-        about=str(document.get("about", "")),
-        trace=None if trace is None else beside / str(trace),
-        repeats=repeats,
-        send=_named(_table(document.get("send", {}), f"{where}: [send]")),
-        targets=tuple(_target(one, where) for one in _tables(document.get("target", []), "target", where)),
-        loads=tuple(
-            _load(one, shape, where)
-            for one in _tables(document.get("load", [{"name": "load"}]), "load", where)
-        ),
-        slo=(slo,) if isinstance(slo, str) else tuple(str(one) for one in slo),
-    )
+    head = {key: value for key, value in document.items() if key in ("name", "about", "trace", "repeats")}
+    head = typed(head | {"slo": [slo] if isinstance(slo, str) else slo}, _Head, where)
+    try:
+        return Matrix(
+            name=head.get("name", Path(where).stem),
+            about=head.get("about", ""),
+            trace=beside / head["trace"] if "trace" in head else None,
+            repeats=head.get("repeats", 1),
+            send=_beside(_named(_table(document.get("send", {}), f"{where}: [send]")), "template", beside),
+            targets=tuple(
+                _target(one, where) for one in _tables(document.get("target", []), "target", where)
+            ),
+            loads=tuple(
+                _load(one, shape, where, beside)
+                for one in _tables(document.get("load", [{"name": "load"}]), "load", where)
+            ),
+            slo=tuple(head["slo"]),
+        )
+    except UsageError as exc:
+        if exc.message.startswith(where):
+            raise
+        raise UsageError(f"{where}: {exc.message}", hint=exc.hint) from exc
 
 
-def _target(values: Mapping[str, Any], where: str) -> MatrixTarget:
-    _known(values, _TARGET_KEYS, f"{where}: [[target]]")
-    name = str(values.get("name", ""))
+@dataclass(frozen=True, slots=True)
+class _Head:
+    """What a file says at its top."""
+
+    name: str
+    about: str
+    trace: Path
+    repeats: int
+    slo: list[str]
+
+
+@dataclass(frozen=True, slots=True)
+class _Needs:
+    """What a target may say of where it runs."""
+
+    cpus: int
+    gpus: float
+    on: list[str]
+
+
+def _texts(values: Mapping[str, Any], where: str) -> dict[str, str]:
+    """`values`, which are all texts."""
+    for key, value in values.items():
+        if not isinstance(value, str):
+            raise UsageError(f"{where}: {key} is {value!r}, which is no text", hint="write it in quotes")
+    return dict(values)
+
+
+def _target(given: Mapping[str, Any], where: str) -> MatrixTarget:
+    _known(given, _TARGET_KEYS, f"{where}: [[target]]")
+    own = f"{where}: [[target]] {given.get('name', '')}".rstrip()
+    needs = typed({key: given[key] for key in ("cpus", "gpus", "on") if key in given}, _Needs, own)
+    values = _texts({key: value for key, value in given.items() if key not in needs}, own)
+    name = values.get("name", "")
     kinds = [kind for kind in ("serve", "command", "url") if kind in values]
     if not name or len(kinds) != 1:
         raise UsageError(
             f"{where}: [[target]] {name or 'without a name'} has {', '.join(kinds) or 'nothing to run'}",
             hint="give a name and one of serve, command, url",
         )
-    text = str(values[kinds[0]])
-    if kinds == ["serve"]:
-        return MatrixTarget(name, AbTarget("serve", text))
-    target = parse_target(text, option=f"[[target]] {name}")
-    if target.kind != kinds[0]:
+    text = values[kinds[0]]
+    if "health" in values and kinds != ["command"]:
         raise UsageError(
-            f"{where}: [[target]] {name}: {text!r} is no {kinds[0]}", hint="see docs/experiment.md"
+            f"{where}: [[target]] {name}: health is for a command", hint="a URL stays up; leave it out"
         )
-    return MatrixTarget(name, target, None if "health" not in values else str(values["health"]))
+    if of_others := needs.keys() & ({"cpus", "gpus"} if kinds == ["url"] else {"on"}):
+        raise UsageError(
+            f"{own}: {min(of_others)} is not for a {kinds[0]}",
+            hint="on = the machines that a URL's server is on; cpus, gpus: what a started one takes",
+        )
+    if needs.get("cpus", 1) < 1 or needs.get("gpus", 0) < 0 or needs.get("on") == []:
+        raise UsageError(f"{own}: cpus, gpus or on says nothing", hint="give 1 CPU and a machine at least")
+    needs |= {"on": tuple(needs["on"])} if "on" in needs else {}
+    if kinds == ["serve"]:
+        return MatrixTarget(name, AbTarget("serve", text), **needs)
+    target = parse_target(text, option=f"[[target]] {name}: {kinds[0]}")
+    if target.kind != kinds[0]:
+        hints = {"url": 'url = "http://HOST:PORT"', "command": "write {port} where the server's port belongs"}
+        raise UsageError(f"{where}: [[target]] {name}: {text!r} is no {kinds[0]}", hint=hints[kinds[0]])
+    return MatrixTarget(name, target, values.get("health"), **needs)
 
 
-def _load(values: Mapping[str, Any], shape: Mapping[str, Any], where: str) -> Load:
+def _load(values: Mapping[str, Any], shape: Mapping[str, Any], where: str, beside: Path) -> Load:
     options = {**_named(shape), **_named({k: v for k, v in values.items() if k not in _LOAD_KEYS})}
-    name = str(values.get("name", ""))
+    own = _texts({k: v for k, v in values.items() if k in _LOAD_KEYS}, f"{where}: [[load]]")
+    name = own.get("name", "")
     if not name:
         raise UsageError(f"{where}: a [[load]] has no name", hint='name = "4 a second"')
-    return Load(name, options, str(values.get("serve", "")))
+    return Load(name, _beside(options, "rate_series", beside), own.get("serve", ""))
+
+
+def _beside(options: dict[str, Any], name: str, folder: Path) -> dict[str, Any]:
+    """The same with a path, where there is one, taken from the file that says it."""
+    value = options.get(name)
+    return {**options, name: str(folder / value)} if isinstance(value, str) else options
 
 
 def _named(values: Mapping[str, Any]) -> dict[str, Any]:

@@ -37,7 +37,8 @@ COLUMNS = (
         "throughput",
         "served /s",
         "rate",
-        "answers that succeeded, over the time from the first planned send to the last of them",
+        "answers that succeeded, over the time from the first planned send to the last of them, or to the last "
+        "planned send if that is later",
     ),
     Column("rejected", "refused", "count", "answers 429 or 503"),
     Column("failed", "failed", "count", "other failures, timeouts among them"),
@@ -62,7 +63,8 @@ COLUMNS = (
 class Result:
     """values: by Column.key, None where unknown. windows: label -> (p50, p99) latency in s, injected or not.
 
-    kept: whether the run's limits held, None without any. valid: the generator was not the limit.
+    kept: whether the run's limits held, None without any; one without a value to judge is broken, and the first of
+    these is `unjudged` where anything succeeded at all. valid: the generator was not the limit.
     """
 
     cell: Cell
@@ -71,6 +73,7 @@ class Result:
     kept: bool | None
     values: dict[str, float | None]
     windows: dict[str, tuple[float, float]]
+    unjudged: str | None = None
 
 
 def result_of(folder: Path, cell: Cell) -> Result:
@@ -81,7 +84,8 @@ def result_of(folder: Path, cell: Cell) -> Result:
     ok = seen.is_ok
     outcomes = report.outcomes
     ends = seen.seconds("end_ns")[ok]
-    span_s = float(ends.max() - read.planned_s.min()) if ends.size else 0.0
+    # Where the last of them fail, their time counts, too: a target that died would look fast.
+    span_s = float(max(ends.max(), read.planned_s.max()) - read.planned_s.min()) if ends.size else 0.0
     rejected = outcomes.get("rejected", 0)
     values: dict[str, float | None] = {
         "offered_rate": _value(report, "offered_rate"),
@@ -102,7 +106,10 @@ def result_of(folder: Path, cell: Cell) -> Result:
         for label in report.figures
         if isinstance(latency := report.figure(label, "latency"), Distribution)
     }
-    return Result(cell, run.name, report.is_valid, _kept(report), values, windows)
+    unjudged = next((one["limit"] for one in _overall(report) if one["kept"] is None), None)
+    return Result(
+        cell, run.name, report.is_valid, _kept(report), values, windows, unjudged if ends.size else None
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -178,8 +185,13 @@ def _value(report: StoredReport, metric: str, statistic: str | None = None) -> f
     return figure if isinstance(figure, float) else None
 
 
+def _overall(report: StoredReport) -> list[dict[str, Any]]:
+    """The verdicts on the limits over the whole run."""
+    return [one for one in report.document.get("limits") or () if one["window"] == OVERALL]
+
+
 def _kept(report: StoredReport) -> bool | None:
-    overall = [one for one in report.document.get("limits") or () if one["window"] == OVERALL]
+    overall = _overall(report)
     return all(one["kept"] for one in overall) if overall else None
 
 

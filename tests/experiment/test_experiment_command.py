@@ -172,3 +172,138 @@ def test_a_ready_experiment_can_be_taken_and_changed(tmp_path: Path) -> None:
     )  # fmt: skip
     assert ran.returncode == 0, ran.stderr
     assert json.loads(ran.stdout)["rows"][2]["figures"]["offered_rate"] == pytest.approx(1.0, rel=0.1)
+
+
+# A server that answers /v1/models and streams one token; after DIES requests it is gone.
+FAKE = """
+import json, os, sys
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+
+class Handler(BaseHTTPRequestHandler):
+    count = 0
+
+    def log_message(self, *_):
+        pass
+
+    def do_GET(self):
+        self.send_response(200 if self.path == "/v1/models" else 404)
+        self.end_headers()
+        self.wfile.write(json.dumps({"data": [{"id": "m"}]}).encode())
+
+    def do_POST(self):
+        Handler.count += 1
+        if Handler.count > int(sys.argv[2]):
+            os._exit(1)
+        self.rfile.read(int(self.headers["Content-Length"]))
+        self.send_response(200)
+        self.send_header("Content-Type", "text/event-stream")
+        self.end_headers()
+        chunk = {"choices": [{"index": 0, "delta": {"content": "x"}, "finish_reason": "stop"}]}
+        self.wfile.write(f"data: {json.dumps(chunk)}\\n\\ndata: [DONE]\\n\\n".encode())
+
+ThreadingHTTPServer(("127.0.0.1", int(sys.argv[1])), Handler).serve_forever()
+"""
+
+
+def with_targets(folder: Path, **commands: str) -> Path:
+    """An experiment of these targets: commands with the fake server in the place of SERVER."""
+    import sys
+
+    (folder / "fake.py").write_text(FAKE)
+    server = f"{sys.executable} {folder / 'fake.py'}"
+    targets = [
+        f"[[target]]\nname = '{name}'\ncommand = '{text.replace('SERVER', server)}'\n"
+        for name, text in commands.items()
+    ]
+    loads = "[[load]]\nname = 'few'\nnum_requests = 4\n\n[[load]]\nname = 'more'\nnum_requests = 8\n"
+    path = folder / "bench.toml"
+    path.write_text("\n".join([*targets, loads]))
+    return path
+
+
+def test_a_target_that_does_not_come_up_is_left_out_and_the_others_are_run(
+    short: Path, tmp_path: Path
+) -> None:
+    import sys
+
+    bench = with_targets(tmp_path, good="SERVER {port} 99", bad=f"{sys.executable} nowhere.py {{port}}")
+    given = ["--trace", short, "--max-lateness", "30s", "--no-html", "--json"]
+    ran = command.run("experiment", bench, *given, "--out-dir", tmp_path / "out")
+    assert ran.returncode == 5, ran.stderr
+    assert [(row["target"], row["load"]) for row in json.loads(ran.stdout)["rows"]] == [
+        ("good", "few"),
+        ("good", "more"),
+    ]
+    assert ran.stderr.count("before it was ready") == 1
+    assert "2 runs lack, of bad" in ran.stderr
+    assert f"--resume {folder_in(tmp_path / 'out')}" in ran.stderr
+
+
+def test_a_target_that_dies_is_not_made_to_look_fast(short: Path, tmp_path: Path) -> None:
+    bench = with_targets(tmp_path, dies="SERVER {port} 2")
+    ran = command.run(
+        "experiment", bench, "--trace", short, "--max-lateness", "30s", "--no-html", "--json",
+        "--out-dir", tmp_path / "out",
+    )  # fmt: skip
+    figures = json.loads(ran.stdout)["rows"][1]["figures"]
+    assert figures["failed"] >= 6
+    # Requests are planned 0.03 s apart: 2 answers, over no less than the 7 gaps of the 8 planned.
+    assert figures["throughput"] <= 2 / 0.21 + 0.01
+
+
+@pytest.mark.parametrize(
+    ("text", "named"),
+    [
+        ("[[target]]\nname = 'a'\nserve = '--policy dynamc'\n", "target a: "),
+        ("[[target]]\nname = 'a'\nserve = '--policy serial'\n[[load]]\nname='x'\nserve='--widow 3'", "a at x: "),
+        ("[[target]]\nname = 'a'\ncommand = 'no-such-program {port}'\n", "no-such-program"),
+        ("[[target]]\nname = 'a'\nserve = '--policy serial'\n[[load]]\nname='x'\nrequest_rate=-4", "load x: "),
+        ("[send]\nworkers = 'two'\n[[target]]\nname = 'a'\nserve = '--policy serial'\n", "workers"),
+        ("[send]\nworkers = 0\n[[target]]\nname = 'a'\nserve = '--policy serial'\n", "workers"),
+        ("slo = ['latency << 3s']\n[[target]]\nname = 'a'\nserve = '--policy serial'\n", "latency << 3s"),
+        ("trace = 'gone.parquet'\n[[target]]\nname = 'a'\nserve = '--policy serial'\n", "gone.parquet"),
+        ("name = \n", "bench.toml"),
+    ],
+)  # fmt: skip
+def test_what_cannot_run_is_refused_before_anything_runs_and_leaves_nothing(
+    text: str, named: str, tmp_path: Path
+) -> None:
+    (tmp_path / "bench.toml").write_text(text)
+    ran = command.run("experiment", tmp_path / "bench.toml", "--out-dir", tmp_path / "out")
+    assert ran.returncode == 2
+    assert named in ran.stderr
+    assert "Traceback" not in ran.stderr
+    assert not (tmp_path / "out").exists()
+
+
+def test_what_is_gone_on_with_stays_what_it_was(short: Path, tmp_path: Path) -> None:
+    bench = tmp_path / "bench.toml"
+    bench.write_text("[[target]]\nname = 'a'\nserve = '--policy serial'\n")
+    given = ["--trace", short, "--simulate", "--no-html", "--out-dir", tmp_path / "out"]
+    assert command.run("experiment", bench, *given).returncode == 0
+    folder = folder_in(tmp_path / "out")
+
+    refused = command.run("experiment", "--resume", folder, "--repeats", 3)
+    assert refused.returncode == 2
+    assert "--repeats cannot be changed" in refused.stderr
+    assert command.run("experiment", "--resume", folder, "--find-capacity").returncode == 2
+
+    bench.write_text("[[target]]\nname = 'b'\nserve = '--policy serial'\n")
+    again = command.run("experiment", "--resume", folder, "--no-html", "--json")
+    assert again.returncode == 0
+    assert "has changed since; this experiment goes on as it was" in again.stderr
+    assert [row["target"] for row in json.loads(again.stdout)["rows"]] == ["a"]
+
+    traces.written(short.parent, [0.03 * k for k in range(21)])
+    changed = command.run("experiment", "--resume", folder, "--no-html")
+    assert changed.returncode == 2
+    assert "the trace, or how loads are made of it, has changed" in changed.stderr
+
+
+def test_simulated_repeats_are_one_run_since_they_would_be_equal(tmp_path: Path) -> None:
+    ran = command.run(
+        "experiment", "concurrency", "--simulate", "--repeats", 3, "--no-html", "--json",
+        "--only", "1 in flight", "--out-dir", tmp_path / "out",
+    )  # fmt: skip
+    assert ran.returncode == 0, ran.stderr
+    assert {row["runs"] for row in json.loads(ran.stdout)["rows"]} == {1}
