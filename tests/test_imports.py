@@ -45,6 +45,7 @@ PURE = (
     "loadgen/experiment/bursty_trace.py",
     "loadgen/experiment/capacity.py",
     "loadgen/experiment/matrix.py",
+    "loadgen/experiment/placing.py",
     "loadgen/experiment/result.py",
     "loadgen/experiment/words.py",
     "loadgen/percentiles.py",

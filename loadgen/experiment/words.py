@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from loadgen.durations import format_duration
+from loadgen.experiment.placing import Claim, Machine
 from loadgen.experiment.result import COLUMNS, Column, Row
 from loadgen.report.chart import Chart, Line, LineChart, Panel, Table
 
@@ -56,6 +57,31 @@ def notes(rows: Sequence[Row]) -> list[str]:
         names = ", ".join(f"{row.target} at {row.load} ({row.invalid} of {row.runs})" for row in invalid)
         found.append(f"* the generator was late in {names}: their latencies hold its own delay, too")
     return found
+
+
+def side_by_side(claims: Mapping[str, Claim], machines: Sequence[Machine]) -> list[str]:
+    """What goes side by side on a cluster, and why the rest does not. claims: by target."""
+    hosts = len({machine.host for machine in machines})
+    nodes = len(machines)
+    on_machines = "" if hosts == nodes else f" on {hosts} {'machine' if hosts == 1 else 'machines'}"
+    found = [f"{nodes} {'node' if nodes == 1 else 'nodes'}{on_machines}"]
+    if alone := [name for name, claim in claims.items() if claim.servers is None]:
+        found.append(
+            f'nothing runs beside {_listed(alone)}: where it runs is not known; tell it, on = ["MACHINE"]'
+        )
+    if whole := [name for name, claim in claims.items() if claim.cpus is None]:
+        several = "" if hosts > 1 else ", so that one follows the other"
+        found.append(
+            f"a whole machine for each run of {_listed(whole)}{several}; cpus = N takes N CPUs of one"
+        )
+    if shared := [name for name, claim in claims.items() if claim.servers is not None and claim.cpus]:
+        found.append(f"side by side, also on one machine: {_listed(shared)}")
+    return found
+
+
+def _listed(names: Sequence[str], most: int = 4) -> str:
+    more = f" and {len(names) - most} more" if len(names) > most else ""
+    return ", ".join(names[:most]) + more
 
 
 def windows_table(rows: Sequence[Row], load: str) -> Table | None:

@@ -6,6 +6,7 @@ import os
 import platform
 import socket
 import time
+from pathlib import Path
 from typing import Any
 
 import ray
@@ -29,7 +30,28 @@ class NodeClock:
             "loadgen": loadgen.__version__,
             "python": platform.python_version(),
             "cpu_count": os.cpu_count(),
+            "cpu_model": _cpu_model(),
+            "boot_id": _boot_id(),
         }
+
+
+def _cpu_model() -> str:
+    try:
+        lines = Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines()
+    except OSError:
+        return platform.machine()
+    return next(
+        (line.partition(":")[2].strip() for line in lines if line.startswith("model name")),
+        platform.machine(),
+    )
+
+
+def _boot_id() -> str:
+    """The same for containers and nodes that are on one machine."""
+    try:
+        return Path("/proc/sys/kernel/random/boot_id").read_text(encoding="ascii").strip()
+    except OSError:
+        return socket.gethostname()
 
 
 def measured_offset(clock: Any, num_questions: int) -> ClockOffset:

@@ -61,7 +61,7 @@ def taken_seats(num_workers: int) -> Iterator[Seats]:
         if not group.wait(_ROOM_WITHIN_S):
             raise _no_room(num_workers)
         placed = placement_group_table(group)["bundles_to_node_id"]
-        nodes = {node_id: _node(node_id) for node_id in dict.fromkeys(placed.values())}
+        nodes = {node_id: node_of(node_id) for node_id in dict.fromkeys(placed.values())}
         yield Seats(
             tuple(nodes.values()), tuple(nodes[placed[worker]] for worker in range(num_workers)), group
         )
@@ -105,7 +105,8 @@ def _no_room(num_workers: int) -> GeneratorLimit:
     )
 
 
-def _node(node_id: str) -> Node:
+def node_of(node_id: str) -> Node:
+    """A node, asked what it is. Raises UsageError if it has not the loadgen that this is."""
     address = next(node["NodeManagerAddress"] for node in ray.nodes() if node["NodeID"] == node_id)
     clock = (
         ray.remote(NodeClock)
