@@ -11,6 +11,7 @@ import httptools
 
 from loadgen.replay.alike import PLAIN, is_text
 from loadgen.replay.clock import RunClock
+from loadgen.replay.connection_count import ConnectionCount
 from loadgen.replay.exchange import Exchange
 from loadgen.replay.known_heads import Head, KnownHeads, head_of
 from loadgen.replay.request_record import Outcome
@@ -34,6 +35,7 @@ class Connection(asyncio.Protocol):
 
     __slots__ = (
         "_clock",
+        "_count",
         "_has_read",
         "_head",
         "_head_bytes",
@@ -64,6 +66,7 @@ class Connection(asyncio.Protocol):
         on_closed: Callable[[Connection], None],
         on_unanswered: Callable[[Exchange, bytes], None],
         known_heads: KnownHeads,
+        count: ConnectionCount,
     ) -> None:
         self._clock = clock
         self._on_ended = on_ended
@@ -71,6 +74,7 @@ class Connection(asyncio.Protocol):
         self._on_closed = on_closed
         self._on_unanswered = on_unanswered
         self._known_heads = known_heads
+        self._count = count
         self._transport: Any = None
         self._parser: Any = None  # None while nothing but a known head and whole chunks has come
         self._head: Head | None = None  # of this answer, where it is known
@@ -115,6 +119,7 @@ class Connection(asyncio.Protocol):
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = transport
+        self._count.open()
 
     def data_received(self, data: bytes) -> None:
         # The stamp comes before any parsing: our own work must not look like the target's.
@@ -228,6 +233,7 @@ class Connection(asyncio.Protocol):
         exchange, self.exchange = self.exchange, None
         self._transport = None
         self._parser = None
+        self._count.close()
         self._on_closed(self)
         if exchange is None or self.is_reported:
             return

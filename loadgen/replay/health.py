@@ -14,6 +14,7 @@ import numpy as np
 
 from loadgen.percentiles import nearest_rank
 from loadgen.replay.clock import RunClock
+from loadgen.replay.connection_count import ConnectionCount, num_ports
 from loadgen.replay.timer import make_timer
 
 _PROBE_EVERY_NS = 20_000_000
@@ -25,6 +26,8 @@ class Health:
 
     loop_lag: how much later than asked a timer fired, sampled each 20 ms: seconds at p50, p99 and the worst.
     cpu_s over wall_s: the share of one core that was used. gc_pause_max_s: the longest collection.
+    num_connections: opened, those before the start included. most_connections: open at one time. num_ports: what
+    this machine has for connections to one address, of all workers on it together. None: not known.
     """
 
     cpu_s: float
@@ -34,6 +37,9 @@ class Health:
     loop_lag_max_s: float | None
     gc_pause_max_s: float
     max_rss_bytes: int
+    num_connections: int | None = None
+    most_connections: int | None = None
+    num_ports: int | None = None
 
 
 class HealthMeter:
@@ -51,7 +57,7 @@ class HealthMeter:
         gc.callbacks.append(self._on_gc)
         self._arm()
 
-    def stop(self) -> Health:
+    def stop(self, count: ConnectionCount) -> Health:
         self._timer.close()
         gc.callbacks.remove(self._on_gc)
         lags_s = np.asarray(self._lags_ns, dtype=np.float64) / 1e9
@@ -66,6 +72,9 @@ class HealthMeter:
             loop_lag_max_s=worst,
             gc_pause_max_s=self._gc_pause_max_ns / 1e9,
             max_rss_bytes=resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * rss_unit,
+            num_connections=count.num_opened,
+            most_connections=count.most_open,
+            num_ports=num_ports(),
         )
 
     def _arm(self) -> None:

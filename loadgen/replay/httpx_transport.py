@@ -16,6 +16,7 @@ from urllib.parse import unquote, urlsplit, urlunsplit
 import httpcore
 
 from loadgen.replay.clock import RunClock
+from loadgen.replay.connection_count import ConnectionCount
 from loadgen.replay.exchange import Exchange
 from loadgen.replay.request_record import Outcome
 from loadgen.replay.target import Target, Timeouts
@@ -52,6 +53,7 @@ class HttpxTransport:
         self._loop = asyncio.get_running_loop()
         self._running: dict[asyncio.Task[None], Exchange] = {}
         self._attempts: dict[asyncio.Task[Any] | None, _Attempt] = {}
+        self.count = ConnectionCount()
         self._origin = target.origin.encode()
         self._pool = httpcore.AsyncConnectionPool(
             ssl_context=tls_context(target),
@@ -61,7 +63,7 @@ class HttpxTransport:
             http1=not target.http2_only,
             http2=target.http2_only or has_http2(),
             uds=target.unix_socket,
-            network_backend=_Network(target, clock.now_ns, self._attempts),
+            network_backend=_Network(target, clock.now_ns, self._attempts, self.count),
         )
 
     def dispatch(self, exchange: Exchange, request: bytes) -> None:
@@ -191,8 +193,13 @@ class _Network(httpcore.AsyncNetworkBackend):
     """Connects to the address that was resolved before the run, and stamps each read."""
 
     def __init__(
-        self, target: Target, now_ns: Callable[[], int], attempts: dict[asyncio.Task[Any] | None, _Attempt]
+        self,
+        target: Target,
+        now_ns: Callable[[], int],
+        attempts: dict[asyncio.Task[Any] | None, _Attempt],
+        count: ConnectionCount,
     ) -> None:
+        self._count = count
         self._target = target
         self._now_ns = now_ns
         self._attempts = attempts
@@ -226,7 +233,8 @@ class _Network(httpcore.AsyncNetworkBackend):
         attempt = self._attempts.get(asyncio.current_task())
         if attempt is not None:
             attempt.has_connected = True
-        return _Stream(stream, self._now_ns, self._attempts)
+        self._count.open()
+        return _Stream(stream, self._now_ns, self._attempts, self._count)
 
 
 class _Stream(httpcore.AsyncNetworkStream):
@@ -237,7 +245,9 @@ class _Stream(httpcore.AsyncNetworkStream):
         stream: httpcore.AsyncNetworkStream,
         now_ns: Callable[[], int],
         attempts: dict[asyncio.Task[Any] | None, _Attempt],
+        count: ConnectionCount,
     ) -> None:
+        self._count: ConnectionCount | None = count  # None: it is closed
         self._stream = stream
         self._now_ns = now_ns
         self._attempts = attempts
@@ -257,6 +267,9 @@ class _Stream(httpcore.AsyncNetworkStream):
         await self._stream.write(buffer, timeout)
 
     async def aclose(self) -> None:
+        count, self._count = self._count, None
+        if count is not None:
+            count.close()
         await self._stream.aclose()
 
     async def start_tls(
@@ -266,7 +279,9 @@ class _Stream(httpcore.AsyncNetworkStream):
         timeout: float | None = None,
     ) -> httpcore.AsyncNetworkStream:
         inner = await self._stream.start_tls(ssl_context, server_hostname, timeout)
-        return _Stream(inner, self._now_ns, self._attempts)
+        count, self._count = self._count, None
+        assert count is not None
+        return _Stream(inner, self._now_ns, self._attempts, count)
 
     def get_extra_info(self, info: str) -> Any:
         return self._stream.get_extra_info(info)

@@ -6,6 +6,7 @@ import asyncio
 
 from loadgen.replay.clock import RunClock
 from loadgen.replay.connection import Connection
+from loadgen.replay.connection_count import ConnectionCount
 from loadgen.replay.exchange import Exchange
 from loadgen.replay.known_heads import KnownHeads
 from loadgen.replay.request_record import Outcome
@@ -39,7 +40,7 @@ class ConnectionPool:
         self._idle: list[Connection] = []
         self._busy: set[Connection] = set()
         self._opening: dict[asyncio.Task[None], Exchange] = {}
-        self.num_opened = 0
+        self.count = ConnectionCount()
 
     def dispatch(self, exchange: Exchange, request: bytes) -> None:
         """Send `request` now on a kept connection, or as soon as a new one is open."""
@@ -123,7 +124,13 @@ class ConnectionPool:
     async def _connect(self) -> Connection:
         def make() -> Connection:
             return Connection(
-                self._clock, self._on_ended, self._take_back, self._forget, self._open_for, self._known_heads
+                self._clock,
+                self._on_ended,
+                self._take_back,
+                self._forget,
+                self._open_for,
+                self._known_heads,
+                self.count,
             )
 
         if self._target.unix_socket is not None:
@@ -141,7 +148,6 @@ class ConnectionPool:
                 ssl=self._tls,
                 server_hostname=self._target.host if self._tls else None,
             )
-        self.num_opened += 1
         return connection
 
     def _take_back(self, connection: Connection) -> None:

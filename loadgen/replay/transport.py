@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Protocol
 
+from loadgen.replay.connection_count import ConnectionCount
 from loadgen.replay.exchange import Exchange
 from loadgen.replay.request_record import Outcome
 
@@ -17,7 +18,12 @@ TRANSPORT_NAMES = ("fast", "httpx")
 
 
 class Transport(Protocol):
-    """Carries exchanges to the target. Made with on_ended(exchange), called once for each one dispatched."""
+    """Carries exchanges to the target. Made with on_ended(exchange), called once for each one dispatched.
+
+    count: of its connections.
+    """
+
+    count: ConnectionCount
 
     def dispatch(self, exchange: Exchange, request: bytes) -> None:
         """Send `request`, a whole HTTP/1.1 request in bytes, now or as soon as a connection is open."""

@@ -206,7 +206,7 @@ class Worker:
             gc.unfreeze()
         self._flush()
         self._report_progress()
-        return health.stop()
+        return health.stop(self._pool.count)
 
     def stop(self) -> None:
         """End now: what is in flight becomes unfinished, the rest not_sent."""

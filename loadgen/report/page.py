@@ -36,6 +36,7 @@ _FIRST: tuple[tuple[str, str | None], ...] = (
     ("lateness", "p99"),
     ("recovery_s", None),
 )
+_CONNECTIONS = ("num_connections", "most_connections")
 _STATISTICS: tuple[str | None, ...] = ("mean", "p50", "p90", "p99", "max")
 _HELD = {
     True: ("good", "held"),
@@ -175,11 +176,15 @@ def _sending(report: Report) -> Iterable[str]:
             str(one["worker"]),
             f"{one['cpu_s'] / one['wall_s']:.0%}" if one["wall_s"] else "-",
             "-" if one["loop_lag_p99_s"] is None else format_duration(one["loop_lag_p99_s"]),
+            *("-" if one.get(name) is None else str(one[name]) for name in _CONNECTIONS),
         )
         for one in workers
     )
     if rows:
-        yield from html.table(Table(("worker", "of a core", "loop lag p99"), rows), "Sending processes")
+        yield from html.table(
+            Table(("worker", "of a core", "loop lag p99", "connections", "most at once"), rows),
+            "Sending processes",
+        )
         yield f'<p class="faint">Loop lag over {format_duration(MAX_LOOP_LAG_S)} makes a run invalid.</p>'
 
 

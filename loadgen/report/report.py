@@ -21,6 +21,7 @@ from loadgen.report.limit import Limit, LimitVerdict, judge_limits
 from loadgen.report.measures import Measures, measure
 from loadgen.report.metric import METRICS
 from loadgen.report.outcomes import OutcomeCount, Tokens, outcome_counts, token_counts
+from loadgen.report.ports import port_warnings
 from loadgen.report.recorded_run import RecordedRun, read_run
 from loadgen.report.sampled import Sampled
 from loadgen.report.stages import Stages, receipt_lateness, stages
@@ -207,6 +208,7 @@ def report_of(
             *_warnings(tokens, schedule.num_requests - seen.records.num_rows),
             *_few(measured),
             *sampled.warnings,
+            *port_warnings(facts.get("generator") or {}),
         ),
     )
 

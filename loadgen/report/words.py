@@ -132,7 +132,9 @@ def worker(facts: Mapping[str, Any]) -> str:
         if late_s is None or worst_s is None
         else f", lateness p99 {format_duration(late_s)}, max {format_duration(worst_s)}"
     )
-    return f"worker {facts['worker']}: {share:.0%} of a core{lagged}{late}"
+    opened, most = facts.get("num_connections"), facts.get("most_connections")
+    held = "" if opened is None else f", {opened} connections opened, at most {most} at once"
+    return f"worker {facts['worker']}: {share:.0%} of a core{lagged}{late}{held}"
 
 
 def node(facts: Mapping[str, Any]) -> str:

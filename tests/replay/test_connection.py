@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from loadgen.replay.clock import RunClock
 from loadgen.replay.connection import Connection
+from loadgen.replay.connection_count import ConnectionCount
 from loadgen.replay.dialects import dialect_named
 from loadgen.replay.exchange import Exchange
 from loadgen.replay.familiar import Familiar
@@ -51,6 +52,7 @@ def told_by(
         lambda _: None,
         lambda *_: None,
         KnownHeads() if heads is None else heads,
+        ConnectionCount(),
     )
     wire = Wire()
     connection.connection_made(wire)  # type: ignore[arg-type]

@@ -395,6 +395,21 @@ def test_buffered_delivery_is_warned_of(tmp_path: Path) -> None:
     assert "98%" in " ".join(report(tmp_path, rows).warnings)
 
 
+def test_connections_near_the_number_of_ports_are_warned_of(tmp_path: Path) -> None:
+    # F61: of all workers of one machine together, and of each machine for itself.
+    held = [health(worker, num_connections=9, most_connections=450, num_ports=1000) for worker in (0, 1)]
+    (warning,) = report(tmp_path / "near", GOOD, generator={"workers": held, "lost": []}).warnings
+    assert "up to 900 connections at once, of the 1000 ports" in warning
+    nodes = [
+        {"workers": [worker], "host": f"host-{worker}", "address": "127.0.0.1", "clock": None}
+        for worker in (0, 1)
+    ]
+    apart = {"workers": held, "lost": [], "nodes": nodes}
+    assert report(tmp_path / "apart", GOOD, generator=apart).warnings == ()
+    unknown = {"workers": [health(0, most_connections=900, num_ports=None)], "lost": []}
+    assert report(tmp_path / "unknown", GOOD, generator=unknown).warnings == ()
+
+
 def test_the_timeline_counts_what_happened(tmp_path: Path) -> None:
     line = report(tmp_path, GOOD).timeline
     offered, in_flight = line.series["offered"], line.series["in_flight"]
