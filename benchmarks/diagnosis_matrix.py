@@ -62,7 +62,7 @@ CAUSES = (
     Planted("saturated", "continuous batches of 4, three times the rate they carry",
             "--preset cpu-25m --policy continuous --max-batch-size 4 --max-queue-size 5000", 100, {8: 1.0}),
     Planted("head of line", "dynamic batches, one answer in six of 60 tokens among answers of 3",
-            "--preset cpu-25m --policy dynamic --max-wait-ms 20", 7, {3: 5 / 6, 60: 1 / 6}, run_s=8.0),
+            "--preset cpu-25m --policy dynamic --max-wait-ms 20", 5, {3: 5 / 6, 60: 1 / 6}, run_s=10.0),
     Planted("preprocessing-bound", "one preprocessing worker, 150 ms each",
             "--preset tiny --policy continuous --preprocess-ms 150 --preprocess-workers 1", 9, {4: 1.0}),
     Planted("memory-bound", "server by script: its cache holds two requests, /metrics in vLLM's names",

@@ -220,6 +220,15 @@ METRICS: tuple[Metric, ...] = (
         "on a CPU, CPU time of the forward passes",
     ),
     Metric(
+        "engine_cpu_wait_share",
+        "share",
+        "lower",
+        1,
+        False,
+        "growth of the server's own counter of time within its steps in which other programs had its CPU, over the "
+        "time between readings",
+    ),
+    Metric(
         "gpu_active_share",
         "share",
         "neither",
@@ -250,14 +259,6 @@ METRICS: tuple[Metric, ...] = (
         1,
         False,
         "CPU of the machine that sends, over all of its cores",
-    ),
-    Metric(
-        "host_yielding_cpu_share",
-        "share",
-        "neither",
-        1,
-        False,
-        "of host_cpu_share, that of programs with a nice value above 0, which give way to the others",
     ),
     Metric(
         "recovery_s",

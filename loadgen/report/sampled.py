@@ -17,7 +17,6 @@ from loadgen.telemetry.samples import (
     GPU_PREFIX,
     GPU_SM_ACTIVE,
     HOST_CPU,
-    HOST_YIELDING_CPU,
 )
 
 Spans = Sequence[tuple[float, float]]
@@ -33,6 +32,7 @@ _KV_GAUGES = ("vllm:kv_cache_usage_perc", "vllm:gpu_cache_usage_perc", "sglang:t
 _PREEMPTIONS = ("vllm:num_preemptions_total",)
 _STEPS_S = "loadgen_target:step_busy_seconds_total"
 _KERNELS_S = "loadgen_target:kernel_seconds_total"
+_CPU_WAIT_S = "loadgen_target:cpu_wait_seconds_total"
 _NOTHING = "nothing was sampled beside this run"
 
 
@@ -111,13 +111,11 @@ class Sampled:
             "preemptions": self._increase(_PREEMPTIONS, spans, "the server tells no preemptions"),
             "engine_active_share": self._rate(_STEPS_S, spans, "the server tells no time within its steps"),
             "engine_kernel_share": self._rate(_KERNELS_S, spans, "the server tells no time of its kernels"),
+            "engine_cpu_wait_share": self._rate(_CPU_WAIT_S, spans, "the server tells no waits for a CPU"),
             "gpu_active_share": self._of_devices(GPU_ACTIVE, spans),
             "gpu_sm_active_share": self._of_devices(GPU_SM_ACTIVE, spans),
             "gpu_memory_share": self._memory(spans),
             "host_cpu_share": self._mean(HOST_CPU, spans, "the host was not read"),
-            "host_yielding_cpu_share": self._mean(
-                HOST_YIELDING_CPU, spans, "the host does not tell the CPU of programs that yield"
-            ),
         }
 
     @property
@@ -200,11 +198,11 @@ FIGURES = (
     "preemptions",
     "engine_active_share",
     "engine_kernel_share",
+    "engine_cpu_wait_share",
     "gpu_active_share",
     "gpu_sm_active_share",
     "gpu_memory_share",
     "host_cpu_share",
-    "host_yielding_cpu_share",
 )
 
 

@@ -121,14 +121,20 @@ def _launch(measures: Measures, device: DeviceReading | None) -> str | None:
         return None
     if device.kernels >= LAUNCH_KERNELS * device.active:
         return None
-    if device.is_cpu and _urgent_cpu(measures) >= HOST_BUSY:
-        return None  # others had the cores
+    if device.is_cpu and _had_no_core(measures, device):
+        return None
     return f"{device.words}: between kernels it idles, and a panel that counts any kernel does not show it"
 
 
-def _urgent_cpu(measures: Measures) -> float:
-    """Share of the cores that was used by programs that do not give way to a server; 0 where it was not read."""
-    return (measures.value("host_cpu_share") or 0.0) - (measures.value("host_yielding_cpu_share") or 0.0)
+def _had_no_core(measures: Measures, device: DeviceReading) -> bool:
+    """Whether steps computed so little because other programs had the cores."""
+    waited = measures.value("engine_cpu_wait_share")
+    if waited is not None:
+        assert device.kernels is not None
+        return device.kernels + waited >= LAUNCH_KERNELS * device.active
+    # What the server does not tell can only be guessed from how busy its machine was.
+    host = measures.value("host_cpu_share")
+    return host is not None and host >= HOST_BUSY
 
 
 def _flag(facts: Mapping[str, Any] | None, name: str) -> Any:

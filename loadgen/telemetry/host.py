@@ -8,7 +8,7 @@ import psutil
 import pyarrow as pa
 
 from loadgen.replay.clock import RunClock
-from loadgen.telemetry.samples import HOST_CPU, HOST_MEMORY, HOST_YIELDING_CPU, Samples
+from loadgen.telemetry.samples import HOST_CPU, HOST_MEMORY, Samples
 
 _SOURCE = "host"
 
@@ -21,16 +21,11 @@ class HostProbe:
         self.samples = Samples()
 
     async def sample_forever(self, clock: RunClock) -> None:
-        # The first call of each has no read before it.
-        psutil.cpu_percent()
-        psutil.cpu_times_percent()
+        psutil.cpu_percent()  # the first call has no read before it
         while True:
             await asyncio.sleep(self._every_s)
             moment_ns = clock.now_ns()
             self.samples.add(moment_ns, _SOURCE, HOST_CPU, psutil.cpu_percent() / 100)
-            # Not every system tells it.
-            if (yielding := getattr(psutil.cpu_times_percent(), "nice", None)) is not None:
-                self.samples.add(moment_ns, _SOURCE, HOST_YIELDING_CPU, yielding / 100)
             self.samples.add(moment_ns, _SOURCE, HOST_MEMORY, psutil.virtual_memory().percent / 100)
 
     def table(self) -> pa.Table:

@@ -25,7 +25,6 @@ GPU_POWER = "gpu_power_w"
 GPU_CLOCK = "gpu_sm_clock_hz"
 GPU_PREFIX = "gpu:"
 HOST_CPU = "host_cpu_share"  # over all cores of the machine that sends
-HOST_YIELDING_CPU = "host_yielding_cpu_share"  # of it, programs with a nice value above 0
 HOST_MEMORY = "host_memory_share"
 
 

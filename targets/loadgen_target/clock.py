@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import time
 from typing import Protocol
 
@@ -17,21 +18,34 @@ class Clock(Protocol):
         """CPU time used so far by what computes."""
         ...
 
+    def cpu_wait_ns(self) -> int | None:
+        """Time so far in which it could have run, but other programs had the CPU; None where nobody tells."""
+        ...
+
 
 class WallClock:
     """CLOCK_MONOTONIC, shared by all processes of this machine.
 
-    counts_threads: CPU time of the whole process, needed when several threads compute.
+    counts_threads: CPU time of the whole process, needed when several threads compute. Waits for a CPU are those of
+    the thread that makes the clock.
     """
 
     def __init__(self, *, counts_threads: bool = False) -> None:
         self._counts_threads = counts_threads
+        try:
+            self._schedstat: int | None = os.open("/proc/thread-self/schedstat", os.O_RDONLY | os.O_CLOEXEC)
+        except OSError:
+            self._schedstat = None  # not Linux, or a kernel without it
 
     def now_ns(self) -> int:
         return time.monotonic_ns()
 
     def cpu_ns(self) -> int:
         return time.process_time_ns() if self._counts_threads else time.thread_time_ns()
+
+    def cpu_wait_ns(self) -> int | None:
+        # Time on a CPU, time waiting for one, and how often.
+        return None if self._schedstat is None else int(os.pread(self._schedstat, 128, 0).split()[1])
 
 
 class SimClock:
@@ -46,6 +60,9 @@ class SimClock:
 
     def cpu_ns(self) -> int:
         return self._busy_ns
+
+    def cpu_wait_ns(self) -> int | None:
+        return 0
 
     def work(self, length_ns: int) -> None:
         """Let `length_ns` of computing pass."""

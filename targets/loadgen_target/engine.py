@@ -196,30 +196,30 @@ class Engine:
 
     def _prefill(self, group: Group, rows: list[Row]) -> Outcome:
         """Whole prompts, in a pass of their own."""
-        start_ns, start_cpu_ns = self._clock.now_ns(), self._clock.cpu_ns()
-        num_tokens = sum(self._start(group, row, start_ns, len(row.prompt)).size for row in rows)
+        began = self._read_clock()
+        num_tokens = sum(self._start(group, row, began.now_ns, len(row.prompt)).size for row in rows)
         tokens = self._runner.prefill(rows)
-        passed = _Pass("prefill", start_ns, start_cpu_ns, num_tokens, num_tokens)
+        passed = _Pass("prefill", began, num_tokens, num_tokens)
         return self._finish_step(group, rows, tokens, passed)
 
     def _decode(self, group: Group) -> Outcome:
-        start_ns, start_cpu_ns = self._clock.now_ns(), self._clock.cpu_ns()
+        began = self._read_clock()
         rows = list(group.rows)
         # Each row attends to all it has and to its last token, which this step writes.
-        passed = _Pass("decode", start_ns, start_cpu_ns, len(rows), group.num_cached + len(rows))
+        passed = _Pass("decode", began, len(rows), group.num_cached + len(rows))
         tokens = self._runner.decode(rows)
         return self._finish_step(group, rows, tokens, passed)
 
     def _mixed(self, group: Group) -> Outcome:
         """The rows that decode, and as much of the prompts as the budget of tokens has room for, in one pass."""
-        start_ns, start_cpu_ns = self._clock.now_ns(), self._clock.cpu_ns()
+        began = self._read_clock()
         rows = [row for row in group.rows if not row.is_reading]
         num_decoding = len(rows)
         kv_tokens = num_decoding + sum(row.num_cached for row in rows)
         budget = self._config.max_num_batched_tokens - num_decoding
         chunks = []
         for row in group.rows[num_decoding:]:
-            chunk = self._start(group, row, start_ns, budget)
+            chunk = self._start(group, row, began.now_ns, budget)
             budget -= chunk.size
             kv_tokens += row.num_read
             chunks.append(chunk)
@@ -231,7 +231,7 @@ class Engine:
         ]
         rows += [row for row, _ in said]
         num_tokens = num_decoding + sum(chunk.size for chunk in chunks)
-        passed = _Pass("mixed", start_ns, start_cpu_ns, num_tokens, kv_tokens)
+        passed = _Pass("mixed", began, num_tokens, kv_tokens)
         return self._finish_step(group, rows, tokens[:num_decoding] + [token for _, token in said], passed)
 
     def _start(self, group: Group, row: Row, start_ns: int, limit: int) -> Chunk:
@@ -244,10 +244,10 @@ class Engine:
 
     def _finish_step(self, group: Group, rows: list[Row], tokens: list[int], passed: _Pass) -> Outcome:
         """Hand out the tokens of `rows`; those that have ended leave, or wait for their batch."""
-        end_ns, end_cpu_ns = self._clock.now_ns(), self._clock.cpu_ns()
-        cpu_ns = end_cpu_ns - passed.start_cpu_ns
+        begin, now = passed.began, self._read_clock()
+        end_ns, cpu_ns = now.now_ns, now.cpu_ns - begin.cpu_ns
         active_ns, kernel_ns = (
-            (end_ns - passed.start_ns, cpu_ns) if self._meter is None else self._meter.last_pass()
+            (end_ns - begin.now_ns, cpu_ns) if self._meter is None else self._meter.last_pass()
         )
         holds = self._config.is_static and self._config.release == "batch"
         num_useful = len(rows) - len(group.held)
@@ -281,7 +281,7 @@ class Engine:
                 self._free(group, row)
         num_waiting, num_running = self.num_waiting, self.num_running
         record = StepRecord(
-            start_ns=passed.start_ns,
+            start_ns=begin.now_ns,
             end_ns=end_ns,
             kind=passed.kind,
             group=group.index,
@@ -294,8 +294,14 @@ class Engine:
             num_running=num_running,
             active_ns=active_ns,
             kernel_ns=kernel_ns,
+            cpu_wait_ns=None
+            if begin.cpu_wait_ns is None or now.cpu_wait_ns is None
+            else now.cpu_wait_ns - begin.cpu_wait_ns,
         )
         return Outcome((), tuple(emissions), record, num_waiting, num_running, self.kv_tokens)
+
+    def _read_clock(self) -> _Reading:
+        return _Reading(self._clock.now_ns(), self._clock.cpu_ns(), self._clock.cpu_wait_ns())
 
     def _free(self, group: Group, row: Row) -> None:
         """Take a row out; others move up, so that a batch is one range of slots, and one that reads stays last."""
@@ -320,12 +326,19 @@ class Engine:
         return Outcome(started, emissions, record, self.num_waiting, self.num_running, self.kv_tokens)
 
 
+class _Reading(NamedTuple):
+    """What the clock told at one moment."""
+
+    now_ns: int
+    cpu_ns: int
+    cpu_wait_ns: int | None
+
+
 class _Pass(NamedTuple):
     """A forward pass that has begun. num_tokens: it computes; kv_tokens: cache positions it attends to."""
 
     kind: str
-    start_ns: int
-    start_cpu_ns: int
+    began: _Reading
     num_tokens: int
     kv_tokens: int
 

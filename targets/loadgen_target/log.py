@@ -13,8 +13,8 @@ import pyarrow.parquet as pq
 from loadgen_target.exchange import STAGES, Exchange
 from loadgen_target.request import Outcome
 
-# 2: steps have active_ns and kernel_ns, and the kind mixed. 1: first version.
-LOG_VERSION = 2
+# 3: steps have cpu_wait_ns. 2: steps have active_ns and kernel_ns, and the kind mixed. 1: first version.
+LOG_VERSION = 3
 _ROWS_A_GROUP = 2_000
 
 REQUEST_SCHEMA = pa.schema(
@@ -55,6 +55,7 @@ STEP_SCHEMA = pa.schema(
         pa.field("num_running", pa.int32()),
         pa.field("active_ns", pa.int64()),  # time with work on the device
         pa.field("kernel_ns", pa.int64()),  # time of its kernels; null where not known
+        pa.field("cpu_wait_ns", pa.int64()),  # other programs had the CPU; null where not known
     ]
 )
 

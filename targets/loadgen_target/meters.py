@@ -67,6 +67,7 @@ class Meters:
         )
         # A time that nobody knows has no series: 0 would be an answer.
         self._kernel_s: Counter | None = None
+        self._cpu_wait_s: Counter | None = None
         self._decode_bytes: Counter | None = None
         self._decode_s = self._counter("loadgen_target:decode_seconds", "Active time of decode steps")
         self._weight_bytes = self._kv_token_bytes = 0
@@ -121,11 +122,20 @@ class Meters:
             self._step_tokens.observe(record.new_tokens)
             if self._kernel_s is not None and record.kernel_ns is not None:
                 self._kernel_s.inc(record.kernel_ns * 1e-9)
+            if record.cpu_wait_ns is not None:
+                self._count_cpu_wait(record.cpu_wait_ns)
             if record.kind == "decode":
                 self._batch.observe(record.rows)
                 self._decode_s.inc(record.active_ns * 1e-9)
                 if self._decode_bytes is not None:
                     self._decode_bytes.inc(self._weight_bytes + record.kv_tokens * self._kv_token_bytes)
+
+    def _count_cpu_wait(self, waited_ns: int) -> None:
+        if self._cpu_wait_s is None:
+            self._cpu_wait_s = self._counter(
+                "loadgen_target:cpu_wait_seconds", "Time inside steps while other programs had the CPU"
+            )
+        self._cpu_wait_s.inc(waited_ns * 1e-9)
 
     def count_end(self, exchange: Exchange) -> None:
         """Take the end of a request into account; latencies only of those that ended well."""

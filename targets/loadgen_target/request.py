@@ -103,6 +103,7 @@ class StepRecord(NamedTuple):
     new_tokens: tokens computed, of prompts and of rows. kv_tokens: cache positions attended to. cpu_ns: CPU time
     inside the pass. active_ns: time with work on the device; on a CPU the pass itself. kernel_ns: time of the
     computing itself; on a CPU cpu_ns, on a GPU an estimate; None where not known. See device.CudaMeter.
+    cpu_wait_ns: of the pass, time in which other programs had the CPU; None where not known.
     """
 
     start_ns: int
@@ -118,6 +119,7 @@ class StepRecord(NamedTuple):
     num_running: int
     active_ns: int
     kernel_ns: int | None
+    cpu_wait_ns: int | None
 
 
 class Outcome(NamedTuple):

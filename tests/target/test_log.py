@@ -15,7 +15,7 @@ def test_a_log_takes_its_name_when_it_is_closed_and_holds_every_row(tmp_path: Pa
     path = tmp_path / "steps.parquet"
     log = ParquetLog(path, STEP_SCHEMA)
     for k in range(4_500):
-        record = StepRecord(k, k + 1, "decode", 0, 8, 7, 8, 100, 1, 2, 8, 1, 1)
+        record = StepRecord(k, k + 1, "decode", 0, 8, 7, 8, 100, 1, 2, 8, 1, 1, 0)
         row = step_row(Outcome((), (), record, 2, 8, 100))
         assert row is not None
         log.append(row)
@@ -25,7 +25,7 @@ def test_a_log_takes_its_name_when_it_is_closed_and_holds_every_row(tmp_path: Pa
     table = pq.read_table(path)
     assert table.column("t_start_ns").to_pylist() == list(range(4_500))
     assert pq.ParquetFile(path).num_row_groups == 3
-    assert table.schema.metadata[b"loadgen_target.log_version"] == b"2"
+    assert table.schema.metadata[b"loadgen_target.log_version"] == b"3"
 
 
 def test_a_request_that_was_refused_has_a_row_without_the_stages_it_never_reached(tmp_path: Path) -> None:

@@ -249,6 +249,7 @@ def test_pages(server: Server) -> None:
         "loadgen_target:rows_total",
         "loadgen_target:step_busy_seconds_total",
         "loadgen_target:kernel_seconds_total",
+        "loadgen_target:cpu_wait_seconds_total",
         "loadgen_target:rejected_total",
         "loadgen_target:timed_out_total",
         "loadgen_target:cancelled_total",
@@ -347,6 +348,7 @@ def test_the_queue_refuses_at_its_limit_and_the_books_hold_every_request(tmp_pat
         "new_tokens",
         "kv_tokens",
         "cpu_ns",
+        "cpu_wait_ns",
         "num_waiting",
     }
     assert not wanted - set(columns.column_names)
@@ -366,6 +368,16 @@ def test_time_runs_out_before_the_first_token_and_after_it(tmp_path: Path) -> No
         assert b'"code":504' in said and said.rindex(b"[DONE]") > said.index(b'"code":504')
         assert b"504" in _all(late)
         server.until("loadgen_target:timed_out_total", 2)
+
+
+def test_time_runs_out_for_one_who_never_sends_the_body(tmp_path: Path) -> None:
+    with started(tmp_path, "--timeout", "300ms", "--max-queue-size", "1") as server:
+        parts = urlsplit(server.url)
+        with socket.create_connection((parts.hostname or "", parts.port or 0), timeout=_LONG_S) as silent:
+            silent.sendall(b"POST /v1/completions HTTP/1.1\r\nHost: x\r\nContent-Length: 99\r\n\r\n")
+            assert b" 504 " in silent.recv(65536).split(b"\r\n")[0]
+        server.until("loadgen_target:timed_out_total", 1)
+        assert server.complete().status == 200  # its place is free again
 
 
 def test_a_drain_finishes_what_runs_and_takes_no_more(tmp_path: Path) -> None:

@@ -13,7 +13,7 @@ from loadgen.report.sampled import FIGURES, Sampled
 from loadgen.telemetry.dcgm import device_readings
 from loadgen.telemetry.host import HostProbe
 from loadgen.telemetry.prometheus import parse_metrics, parse_series
-from loadgen.telemetry.samples import HOST_CPU, HOST_YIELDING_CPU, Samples
+from loadgen.telemetry.samples import HOST_CPU, Samples
 from loadgen.telemetry.server_metrics import ServerMetrics
 
 # Texts after the names that each server documents: two readings, between them 30 of 40 s in queues.
@@ -205,5 +205,5 @@ def test_the_host_is_read() -> None:
         return probe
 
     rows = asyncio.run(sample()).table().to_pylist()
-    shares = [row["value"] for row in rows if row["name"] in (HOST_CPU, HOST_YIELDING_CPU)]
+    shares = [row["value"] for row in rows if row["name"] == HOST_CPU]
     assert shares and all(0 <= share <= 1 for share in shares)
