@@ -63,7 +63,8 @@ class Little:
     """L = rate x time. in_execution: requests executing at once at the busy rate. high_water: what may wait.
 
     service_s: mean time in execution. capacity: answers a second when all rows are full. A request that finds more
-    than `high_water` waiting comes out beyond the budget, so it is better refused at once.
+    than `high_water` waiting comes out beyond the budget, so it is better refused at once; 0 where execution alone
+    is longer than the budget.
     """
 
     rate: float
@@ -84,5 +85,5 @@ def little(rate: float, service_s: float, capacity: float, budget_s: float, max_
         inside,
         max(1, math.ceil(inside / max_batch)),
         capacity,
-        max(1, math.floor(capacity * left_s)),
+        max(1, math.floor(capacity * left_s)) if left_s else 0,
     )

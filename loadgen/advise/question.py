@@ -13,6 +13,7 @@ from loadgen.plan.planner import plan
 from loadgen.plan.schedule import Schedule
 from loadgen.plan.shape import Shape
 from loadgen.replay.run_folder import RunFolder
+from loadgen.simulate.simulated_run import server_config
 from loadgen.trace.schema import SCHEMA
 from loadgen.trace.synthetic import draw_like
 from loadgen.trace.trace import Trace, TraceMetadata
@@ -21,12 +22,14 @@ from loadgen.trace.trace import Trace, TraceMetadata
 @dataclass(frozen=True, slots=True)
 class Question:
     """A trace and how it is sent. options: the shape again, by the names of plan's options, as an experiment's file
-    has them. present: flags of the bundled server in use, where they are known."""
+    has them. present: flags of the bundled server in use, where they are known. shared: those of its model and
+    limits, which other settings would have, too."""
 
     trace: Trace
     shape: Shape
     options: Mapping[str, Any]
     present: str | None
+    shared: str = ""
 
     @property
     def schedule(self) -> Schedule:
@@ -40,8 +43,15 @@ class Question:
 def question_of_run(folder: RunFolder, shape: Shape) -> Question:
     """Of what a run sent, as it was sent, at the setting that served it. shape: one that changes nothing."""
     facts = folder.read_facts()
-    present = _flags_of((facts.get("target") or {}).get("facts"))
-    return Question(_trace_of(folder.read_schedule()), shape, {}, present)
+    told = (facts.get("target") or {}).get("facts") or {}
+    is_bundled = told.get("name") == "loadgen_target"
+    return Question(
+        _trace_of(folder.read_schedule()),
+        shape,
+        {},
+        _policy_flags(told["policy"], told["flags"]) if is_bundled else None,
+        _shared_flags(told, told["flags"]) if is_bundled else "",
+    )
 
 
 def _trace_of(schedule: Schedule) -> Trace:
@@ -61,19 +71,33 @@ def _trace_of(schedule: Schedule) -> Trace:
     return Trace(pa.Table.from_arrays(arrays, schema=SCHEMA), metadata)
 
 
-def _flags_of(facts: Mapping[str, Any] | None) -> str | None:
-    """The flags that a bundled server's own account stands for; None for another server."""
-    if not facts or facts.get("name") != "loadgen_target":
-        return None
-    flags = facts["flags"]
+def _policy_flags(policy: str, flags: Mapping[str, Any]) -> str:
+    """The flags of batching that a bundled server's own account stands for."""
     setting = Setting(
-        facts["policy"],
+        policy,
         flags["max_batch_size"],
-        flags["max_wait_ms"] if facts["policy"] == "dynamic" else None,
-        flags["window_ms"] if facts["policy"] == "fixed-window" else None,
+        flags["max_wait_ms"] if policy == "dynamic" else None,
+        flags["window_ms"] if policy == "fixed-window" else None,
         flags["max_inflight_batches"],
-        flags["max_num_batched_tokens"] if facts["policy"] == "continuous" else None,
+        flags["max_num_batched_tokens"] if policy == "continuous" else None,
         flags["max_queue_size"],
     )
-    timeout = "none" if flags["timeout_s"] is None else f"{flags['timeout_s'] * 1e3:g}ms"
-    return f"{setting.flags} --static-release {flags['static_release']} --timeout {timeout}"
+    chunked = " --enable-chunked-prefill" if flags.get("chunked_prefill") else ""
+    pipeline = f" --pipeline {flags['pipeline']}" if "pipeline" in flags else ""
+    return f"{setting.flags} --static-release {flags['static_release']}{chunked}{pipeline}"
+
+
+def _shared_flags(told: Mapping[str, Any], flags: Mapping[str, Any]) -> str:
+    """The flags of the model and of limits, which are none of batching, where they are not the usual."""
+    usual = server_config("")
+    words = []
+    if told.get("preset") not in (None, usual.engine.preset):
+        words.append(f"--preset {told['preset']}")
+    if flags["timeout_s"] != usual.timeout_s:
+        words.append("--timeout none" if flags["timeout_s"] is None else f"--timeout {flags['timeout_s']:g}s")
+    words += [
+        f"--{name.replace('_', '-')} {flags[name]}"
+        for name in ("timeout_scope", "max_model_len", "preprocess_workers", "preprocess_ms")
+        if flags.get(name) not in (None, usual.told[name])
+    ]
+    return " ".join(words)

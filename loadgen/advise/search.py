@@ -13,7 +13,7 @@ from loadgen.plan.prompts import PromptMaker
 from loadgen.plan.schedule import Schedule
 from loadgen.simulate.cost_model import CostModel
 from loadgen.simulate.server import OK, REJECTED
-from loadgen.simulate.simulated_run import serve, server_config
+from loadgen.simulate.simulated_run import serve, simulable_config
 
 _HIGH_WATERS = (4, 8, 16, 32, 64, 128, 256)
 # So many of the best get their high water searched, too.
@@ -80,7 +80,7 @@ class Bench:
 
     def outlook_of(self, setting: Setting, flags: str, budget: Budget) -> Outlook:
         """Simulate these flags; `setting` is what they stand for."""
-        _, served = serve(self.schedule, server_config(flags), self.cost, self.prompts)
+        _, served = serve(self.schedule, simulable_config(flags), self.cost, self.prompts)
         ok = served.status == OK
         reply_ns = round(self.cost.reply_us * 1e3)
         planned = self.schedule.planned_ns

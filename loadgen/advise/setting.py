@@ -124,7 +124,7 @@ def elsewhere(static: Setting | None, joining: Setting | None, timeout_s: float 
                 "vLLM",
                 f"--max-num-seqs {joining.max_batch} --max-num-batched-tokens {max(tokens, joining.max_batch)} "
                 f"--max-num-queued-reqs {joining.max_batch + joining.high_water}",
-                "its limit counts running requests, too; long prompts are read in pieces",
+                "its limit (vLLM 0.29 or later) counts running requests, too; long prompts are read in pieces",
             )
         )
         found.append(

@@ -52,14 +52,19 @@ def render(advice: Advice, out: Console) -> None:
     out.print(table)
     if (law := advice.law) is not None:
         rows = advice.best.setting.max_batch
+        batches = "1 batch" if law.batches == 1 else f"{law.batches} batches"
+        waits = (
+            f"of what waits, {law.capacity:.3g}/s x ({format_duration(budget.latency_s)} - "
+            f"{format_duration(law.service_s)}) = {law.high_water} still come out in time: refuse above that"
+            if law.high_water
+            else "which alone is longer than the budget, so that nothing that waits comes out in time"
+        )
         say(
             f"\nLittle's law: {law.rate:.3g}/s x {format_duration(law.service_s)} in execution = "
-            f"{law.in_execution:.3g} at once, {law.batches} batches of {rows}; of what waits, "
-            f"{law.capacity:.3g}/s x ({format_duration(budget.latency_s)} - {format_duration(law.service_s)}) = "
-            f"{law.high_water} still come out in time: refuse above that"
+            f"{law.in_execution:.3g} at once, {batches} of {rows}; {waits}"
         )
     say(
-        f"\n{len(advice.outlooks)} settings simulated, steps as {advice.cost_from} says; the best of each policy:"
+        f"\nsettings simulated: {len(advice.outlooks)}, steps as {advice.cost_from} says; the best of each policy:"
     )
     table = _table(("setting", tail, "mean", "failed", "in time", "served /s", "engine busy"))
     for best in advice.by_policy.values():
@@ -80,14 +85,16 @@ def render(advice: Advice, out: Console) -> None:
         else f"with steps up to {sure.slower:g} times as slow"
         + ("" if sure.breaks_at is None else f", no more at {sure.breaks_at:g} times")
     )  # fmt: skip
-    say(f"how sure: it holds on {sure.held} of {sure.draws} traces drawn like this one{spread}; {slower}")
+    also = f"; {slower}" if advice.best.holds(budget) else ""
+    say(f"how sure: it holds on {sure.held} of {sure.draws} traces drawn like this one{spread}{also}")
     if advice.present is not None:
         verdict = "holds" if advice.present.holds(budget) else "does not hold"
         say(
             f"the present setting {verdict}: {tail} {_time(advice.present.tail_s)}, "
             f"{advice.present.error_rate:.1%} fail"
         )
-    say("\nnearest elsewhere:")
+    if advice.elsewhere:
+        say("\nnearest elsewhere:")
     for one in advice.elsewhere:
         say(f"  {one.server}: {one.text}\n    ({one.how_near})")
 

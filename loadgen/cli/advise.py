@@ -26,12 +26,12 @@ from loadgen.cli.experiment import print_rows
 from loadgen.cli.plan import show_plan
 from loadgen.cli.simulate import CharsPerToken, CostFile, FitFiles, cost_of
 from loadgen.durations import parse_duration_s
-from loadgen.errors import ExitCode, UsageError
+from loadgen.errors import ExitCode, ScheduleError, UsageError
 from loadgen.plan.prompts import PromptMaker
 from loadgen.plan.schedule import Schedule
 from loadgen.plan.summary import summarise
 from loadgen.replay.run_folder import RunFolder
-from loadgen.simulate.simulated_run import server_config
+from loadgen.simulate.simulated_run import server_config, simulable_config
 from loadgen.trace.parquet import read_trace
 
 _BUDGET, _SERVER, _VERIFY = "What must hold", "The server", "Check by replay"
@@ -150,18 +150,21 @@ def advise(  # one local a option: the command line is wide, and flat is how it 
     if verify:
         judged_percentile(budget)
     given = {name: context.params[name] for name in signature(options.shape_from).parameters}
-    if not inject_peak or num_requests == 1:
+    if not inject_peak:
         given["inject_peak"] = False
-    question = _question(source, given, present)
+    question, schedule = _question(source, given, present, is_peak_asked=_is_peak_asked(context))
+    serve = serve or question.shared
+    _check_flags(serve, "--serve")
+    is_known = question.present is not None and _is_simulable(f"{serve} {question.present}", given=present)
     cost, cost_from = cost_of(fit, cost_model)
     prompts = PromptMaker(seed, chars_per_token, question.trace.metadata.prefix_block_tokens)
-    schedule = question.schedule
     show_plan(console.err(), schedule, summarise(schedule), title=source.name)
     simulations = Simulations(schedule, cost, prompts, serve)
     largest = max_batch or 2 * cost.decode_us[-1][0]
     longest = int(prompts.lengths(schedule.table).max())
     tried = candidates(budget.latency_s, max_batch=largest, policies=policies, longest_prompt=longest)
-    console.note(f"simulating {len(tried)} settings, then the high water of the best")
+    settings = "1 setting" if len(tried) == 1 else f"{len(tried)} settings"
+    console.note(f"simulating {settings}, then the high water of the best")
     drawn = [question.drawn(number) for number in range(draws)]
     outlooks = choose(simulations, search(simulations, tried, budget), budget, drawn)
     best = outlooks[0]
@@ -171,9 +174,9 @@ def advise(  # one local a option: the command line is wide, and flat is how it 
         law=_law(schedule, best, budget),
         outlooks=outlooks,
         certainty=certainty(simulations, best.setting, budget, drawn),
-        present=None
-        if question.present is None
-        else simulations.outlook_of(best.setting, f"{serve} {question.present}", budget),
+        present=simulations.outlook_of(best.setting, f"{serve} {question.present}", budget)
+        if is_known
+        else None,
         present_flags=question.present,
         elsewhere=elsewhere(
             _first(outlooks, ("dynamic",)),
@@ -197,17 +200,63 @@ def advise(  # one local a option: the command line is wide, and flat is how it 
     raise typer.Exit(int(ExitCode.OK if advice.best.holds(budget) else ExitCode.LIMIT_BROKEN))
 
 
-def _question(source: Path, given: Mapping[str, Any], present: str | None) -> Question:
-    """Of a trace, shaped by the options; of a run, as it was sent."""
+def _question(
+    source: Path, given: dict[str, Any], present: str | None, *, is_peak_asked: bool
+) -> tuple[Question, Schedule]:
+    """Of a trace, shaped by the options; of a run, as it was sent. With what is sent.
+
+    A peak that nobody asked for is left out where the trace is too short for it.
+    """
     if source.is_dir():
         found = question_of_run(RunFolder.open(source), shape_of_load({}, seed=given["seed"], where="run"))
-        return found if present is None else replace(found, present=present)
-    asked = {
+        found = found if present is None else replace(found, present=present)
+        return found, found.schedule
+    trace = read_trace(source)
+    question = Question(trace, options.shape_from(**given), _asked(given), present)
+    try:
+        return question, question.schedule
+    except ScheduleError as exc:
+        if is_peak_asked or not given["inject_peak"]:
+            raise
+        given = {**given, "inject_peak": False}
+        question = Question(trace, options.shape_from(**given), _asked(given), present)
+        schedule = question.schedule
+        console.note(f"note: without the doubled peak: {exc.message}")
+        return question, schedule
+
+
+def _asked(given: Mapping[str, Any]) -> dict[str, Any]:
+    """Options as an experiment's file has them."""
+    return {
         name: str(value.resolve()) if isinstance(value, Path) else value
         for name, value in given.items()
         if name != "seed" and value not in (None, [], ())
     }
-    return Question(read_trace(source), options.shape_from(**given), asked, present)
+
+
+def _is_peak_asked(context: typer.Context) -> bool:
+    names = ("inject_peak", "peak_factor", "peak_width", "peak_at", "peak_count")
+    sources = [context.get_parameter_source(name) for name in names]
+    return any(source is not None and source.name == "COMMANDLINE" for source in sources)
+
+
+def _check_flags(flags: str, option: str) -> None:
+    try:
+        simulable_config(flags)
+    except UsageError as exc:
+        raise UsageError(f"{option}: {exc.message}", hint=exc.hint) from exc
+
+
+def _is_simulable(flags: str, *, given: str | None) -> bool:
+    """Whether the present setting can be simulated. Raises UsageError for one that was given and cannot."""
+    try:
+        _check_flags(flags, "--present")
+    except UsageError as exc:
+        if given is not None:
+            raise
+        console.note(f"note: the run's own setting is not simulated ({exc.message})")
+        return False
+    return True
 
 
 def _law(schedule: Schedule, best: Outlook, budget: Budget) -> Little | None:

@@ -36,7 +36,7 @@ from loadgen.replay.template_file import read_template
 from loadgen.replay.worker import Progress
 from loadgen.report.validity import Thresholds
 from loadgen.simulate.cost_model import CostModel, cost_model_from
-from loadgen.simulate.simulated_run import SimulatedRun, server_config
+from loadgen.simulate.simulated_run import SimulatedRun, server_config, simulable_config
 from loadgen.trace.parquet import read_trace, write_trace
 from loadgen.trace.trace import Trace
 
@@ -112,7 +112,7 @@ class Bench:
         self.thresholds = Thresholds(
             allowed.max_lateness_s, allowed.ttft_share, max(allowed.max_loop_lag_s, allowed.max_lateness_s)
         )
-        _check_targets(matrix)
+        _check_targets(matrix, simulated=cost is not None)
         path = Path(given["trace"]) if given["trace"] is not None else matrix.trace
         kept = None if folder is None else folder.path / _TRACE_FILE
         if path is None and kept is not None and kept.is_file():
@@ -251,8 +251,9 @@ def matrix_of(given: Mapping[str, Any]) -> Matrix:
     return replace(matrix, targets=targets, repeats=repeats)
 
 
-def _check_targets(matrix: Matrix) -> None:
+def _check_targets(matrix: Matrix, *, simulated: bool) -> None:
     """Refuse before anything runs what cannot: flags that the server does not know, programs that are not there."""
+    of = simulable_config if simulated else server_config
     for one in matrix.targets:
         if one.serve is None:
             if (
@@ -265,7 +266,7 @@ def _check_targets(matrix: Matrix) -> None:
             continue
         for load in matrix.loads:
             try:
-                server_config(one.with_flags(load.serve).text)
+                of(one.with_flags(load.serve).text)
             except UsageError as exc:
                 at = f" at {load.name}" if load.serve else ""
                 raise UsageError(

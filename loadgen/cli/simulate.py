@@ -20,7 +20,7 @@ from loadgen.plan.prompts import PromptMaker
 from loadgen.plan.summary import summarise
 from loadgen.simulate.cost_model import CostModel, cost_model_toml, read_cost_model
 from loadgen.simulate.fitting import fit_cost_model
-from loadgen.simulate.simulated_run import SimulatedRun, server_config, simulate_run
+from loadgen.simulate.simulated_run import SimulatedRun, simulable_config, simulate_run
 from loadgen.trace.parquet import read_trace
 
 _SERVER, _COST, _KEEPING = "The server", "What a step costs", "Keeping and judging"
@@ -139,7 +139,7 @@ def simulate(  # one local a option: the command line is wide, and flat is how i
         if value is not None
         for word in (option, f"{value:g}" if isinstance(value, float) else str(value))
     ]
-    config = server_config(f"{serve} {shlex.join(flags)}")
+    config = simulable_config(f"{serve} {shlex.join(flags)}")
     criteria = criteria_from(slo=slo, max_error_rate=max_error_rate, max_lateness=None, goodput=goodput)
     cost, cost_from = cost_of(fit, cost_model)
     if write_cost_model is not None:

@@ -29,6 +29,7 @@ _SIMULATED = {
     "name", "max_batch_size", "max_wait_ns", "window_ns", "max_inflight_batches", "max_num_batched_tokens",
     "release",
 }  # fmt: skip
+_FLAGS = {"splits_prompts": "--enable-chunked-prefill"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,10 +68,14 @@ def server_config(flags: str) -> ServerConfig:
         raise UsageError(exc.message, hint=exc.hint) from exc
 
 
-def serve(
-    schedule: Schedule, config: ServerConfig, cost: CostModel, prompts: PromptMaker
-) -> tuple[Arrivals, Served]:
-    """Serve a schedule, in memory. Raises UsageError for a policy that cannot be simulated."""
+def simulable_config(flags: str) -> ServerConfig:
+    """The same, of a server that can be simulated. Raises UsageError where it cannot."""
+    config = server_config(flags)
+    _check_simulable(config)
+    return config
+
+
+def _check_simulable(config: ServerConfig) -> None:
     policy = config.engine.policy
     if policy.name == "null":
         raise UsageError(
@@ -78,9 +83,15 @@ def serve(
         )
     for setting in fields(policy):
         if setting.name not in _SIMULATED and getattr(policy, setting.name) != setting.default:
-            raise UsageError(
-                f"--{setting.name.replace('_', '-')} is not simulated", hint="leave it out, or replay it live"
-            )
+            flag = _FLAGS.get(setting.name, f"--{setting.name.replace('_', '-')}")
+            raise UsageError(f"{flag} is not simulated", hint="leave it out, or replay it live")
+
+
+def serve(
+    schedule: Schedule, config: ServerConfig, cost: CostModel, prompts: PromptMaker
+) -> tuple[Arrivals, Served]:
+    """Serve a schedule, in memory. Raises UsageError for a server that cannot be simulated."""
+    _check_simulable(config)
     arrivals = arrivals_of(schedule, cost, prompts)
     return arrivals, SimulatedServer(config, cost).serve(arrivals)
 

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import json
+import signal
+import subprocess
+import time
 from pathlib import Path
 from typing import Any
 
@@ -110,3 +113,90 @@ def test_wrong_use_is_told_in_one_line(bursty: Path, arguments: list[str], named
     assert ran.returncode == 2
     assert named in ran.stderr
     assert "Traceback" not in ran.stderr
+
+
+@pytest.mark.parametrize("count", [1, 2, 5])
+def test_a_trace_too_short_for_the_doubled_peak_is_advised_on_without_it(count: int, tmp_path: Path) -> None:
+    short = traces.written(tmp_path, [0.1 * k for k in range(count)])
+    ran = command.run("advise", short, "--latency-budget", "800ms", "--draws", 2, "--json")
+    assert ran.returncode == 0, ran.stderr
+    assert "without the doubled peak" in ran.stderr
+    asked = command.run("advise", short, "--latency-budget", "800ms", "--inject-peak")
+    assert asked.returncode == 2
+    assert "does not fit" in asked.stderr
+
+
+def test_a_budget_that_nothing_keeps_is_said_so(bursty: Path) -> None:
+    ran = command.run("advise", bursty, "--latency-budget", "1ms", "--draws", 2)
+    assert ran.returncode == 1
+    assert "does NOT hold" in ran.stdout
+    assert "it holds on 0 of 2" in ran.stdout
+    assert "nothing that waits comes out in time" in ran.stdout
+    assert "slower" not in ran.stdout
+
+
+@pytest.mark.parametrize(
+    ("arguments", "named"),
+    [
+        (["--present", "--policy foo"], "--present: "),
+        (["--present", "--policy continuous --enable-chunked-prefill"], "chunked-prefill is not simulated"),
+        (["--serve", "--presett tiny"], "--serve: "),
+        (["--verify", "--percentile", "75"], "--percentile 75"),
+        (["--latency-budget", "800"], "--latency-budget"),
+        (["--cost-model", "nowhere.toml"], "nowhere.toml"),
+        (["--fit", "nowhere.parquet"], "nowhere.parquet"),
+    ],
+)  # fmt: skip
+def test_what_is_wrong_is_told_before_anything_is_simulated(
+    arguments: list[str], named: str, bursty: Path
+) -> None:
+    ran = command.run("advise", bursty, "--latency-budget", "800ms", *arguments)
+    assert ran.returncode == 2
+    assert named in ran.stderr
+    assert "simulating" not in ran.stderr
+    assert "Traceback" not in ran.stderr
+
+
+def test_a_run_shares_its_limits_and_its_preprocessing_with_what_is_advised(
+    bursty: Path, tmp_path: Path
+) -> None:
+    flags = "--policy serial --preprocess-ms 20 --timeout none"
+    ran = command.run("simulate", bursty, f"--serve={flags}", "--out-dir", tmp_path)
+    assert ran.returncode == 0, ran.stderr
+    (run,) = tmp_path.glob("*-simulated-*")
+    found = advised(run, "--latency-budget", "2s")
+    assert found["flags"].startswith("--timeout none --preprocess-ms 20.0 --policy ")
+    assert found["present"]["flags"].startswith("--policy serial")
+    assert "--pipeline inline" in found["present"]["flags"]
+
+
+def test_a_check_that_is_stopped_keeps_its_runs_and_can_be_gone_on_with(tmp_path: Path) -> None:
+    short = traces.written(tmp_path, [0.05 * k for k in range(30)])
+    process = command.start(
+        "advise", short, "--latency-budget", "5s", "--draws", 1, "--verify", "--verify-runs", 3,
+        "--policy", "serial", "--serve", "--preset tiny", "--max-lateness", "30s", "--out-dir", tmp_path / "out",
+        "--json",
+    )  # fmt: skip
+    deadline_s = time.monotonic() + 60
+    while time.monotonic() < deadline_s:
+        found = list((tmp_path / "out").glob("advice-experiment-*/experiment.json"))
+        if found and json.loads(found[0].read_text())["made"]:
+            break
+        assert process.poll() is None, process.communicate()[1].decode()
+        time.sleep(0.02)
+    # One that comes in the last moment of a run may find nobody who waits for it; a user presses again.
+    for _ in range(20):
+        process.send_signal(signal.SIGINT)
+        try:
+            out, err = process.communicate(timeout=5)
+            break
+        except subprocess.TimeoutExpired:
+            continue
+    assert process.returncode == 130
+    (folder,) = (tmp_path / "out").iterdir()
+    assert f"--resume {folder}" in err.decode()
+    document = json.loads(out)
+    assert document["verified"][0]["runs"] < 3
+    again = command.run("experiment", "--resume", folder, "--json", "--no-html")
+    assert again.returncode == 0, again.stderr
+    assert [row["runs"] for row in json.loads(again.stdout)["rows"]] == [3]

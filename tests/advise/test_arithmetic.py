@@ -44,4 +44,5 @@ def test_littles_law_says_how_many_execute_and_how_many_may_wait() -> None:
 
 
 def test_a_service_longer_than_the_budget_leaves_no_time_to_wait() -> None:
-    assert little(1.0, 2.0, 10.0, 1.0, 8).high_water == 1
+    assert little(1.0, 2.0, 10.0, 1.0, 8).high_water == 0
+    assert little(1.0, 0.99, 10.0, 1.0, 8).high_water == 1
