@@ -366,7 +366,7 @@ def _show(fidelity: Fidelity, *, show_lines: bool) -> None:
     known = ", ".join(f"{column} {1 - share:.1%}" for column, share in fidelity.missing.items())
     if fidelity.num_duplicates:
         line("duplicates", f"{fidelity.num_duplicates} lines that an earlier file holds, too; left out")
-    line("known", f"{known} of the requests")
+    line("known", f"{known} of the requests" if known else "nothing beside the arrivals")
     for place in fidelity.malformed:
         line("malformed", f"{place.source}:{place.line}: {place.reason}")
         if show_lines:

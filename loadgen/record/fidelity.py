@@ -44,7 +44,7 @@ class Fidelity:
     def verdict(self) -> str:
         """One sentence a person can act on."""
         share = self.num_malformed / max(1, self.num_malformed + self.num_requests + self.num_other)
-        if share > _MALFORMED_SUSPICIOUS and self.num_malformed > 10:
+        if share > 0.5 or (share > _MALFORMED_SUSPICIOUS and self.num_malformed > 10):
             return (
                 f"doubtful: {share:.0%} of the lines could not be read; "
                 "check --format and the field options before replaying"

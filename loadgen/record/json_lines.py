@@ -42,7 +42,8 @@ class JsonLayout:
     keys: an object that lacks one of them is no request of this log, and counts as other. only: values that
     mark a request. marks: what the time stamps; from a completion the duration is subtracted. zone: of stamps
     without one, by the format's documentation. failed: values that mark a failure, whose token counts
-    of 0 mean "not known". whole_seconds: those of `time` that are cut to seconds, so that bursts are lost.
+    of 0 mean "not known". whole_seconds: those of `time` that are cut to seconds where they have no fraction:
+    bursts are lost.
     """
 
     keys: tuple[str, ...]
@@ -61,8 +62,8 @@ class JsonLayout:
     session: str | None = None
     prompt: str | None = None
     request: str | None = None
-    method: str | None = None
-    target: str | None = None
+    method: tuple[str, ...] = ()
+    target: tuple[str, ...] = ()
     only: Mapping[str, object] = field(default_factory=dict)
     failed: Mapping[str, object] = field(default_factory=dict)
     whole_seconds: tuple[str, ...] = ()
@@ -78,9 +79,10 @@ class JsonLinesFormat:
         self._filter = RequestFilter(settings.path_prefixes)
         self._blocks = None if settings.prefix_salt is None else PrefixBlocks(settings.prefix_salt)
         zone = settings.zone or layout.zone
-        self._stamps = StampReader(layout.time_unit, zone)
+        time_unit = layout.time_unit if settings.time_unit == "auto" else settings.time_unit
+        self._stamps = StampReader(time_unit, zone)
         self._coarse_time: str | None = None
-        self._ends = StampReader(layout.time_unit, zone)
+        self._ends = StampReader(time_unit, zone)
         moments = (*layout.time, layout.end, layout.first_token)
         paths = (
             *moments,
@@ -91,8 +93,8 @@ class JsonLinesFormat:
             layout.session,
             layout.prompt if settings.prefix_salt is not None else None,
             layout.request,
-            layout.method,
-            layout.target,
+            *layout.method,
+            *layout.target,
             *(path for of_length in layout.lengths.values() for path in of_length),
             *layout.only,
             *layout.failed,
@@ -151,7 +153,7 @@ class JsonLinesFormat:
 
     @property
     def _has_path(self) -> bool:
-        return self.layout.request is not None or self.layout.target is not None
+        return self.layout.request is not None or bool(self.layout.target)
 
     def _kept(self, rows: _Rows, endpoints: list[str | None] | None) -> tuple[_Rows, list[str | None] | None]:
         """The rows that are requests to be kept."""
@@ -170,7 +172,7 @@ class JsonLinesFormat:
         for path in self.layout.whole_seconds:
             finer = self.layout.time[: self.layout.time.index(path)]
             if any(value is None for value in rows.first(finer)) and any(
-                value is not None for value in rows.values[path]
+                isinstance(value, str) and "." not in value for value in rows.values[path]
             ):
                 self._coarse_time = path
                 findings.warn(
@@ -255,8 +257,8 @@ class JsonLinesFormat:
                 return [self._filter.endpoint(str(request).encode()) for request in requests]
         else:
             requests = [None] * len(rows.numbers)
-        targets = rows.values[layout.target] if layout.target is not None else requests
-        methods = rows.values[layout.method] if layout.method is not None else requests
+        targets = rows.first(layout.target) if layout.target else requests
+        methods = rows.first(layout.method) if layout.method else requests
         return [
             self._endpoint(request, method, target)
             for request, method, target in zip(requests, methods, targets, strict=True)

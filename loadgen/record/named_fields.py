@@ -12,6 +12,7 @@ from loadgen.errors import RecordError
 from loadgen.record.fields import duration_unit_of, unit_ns
 from loadgen.record.findings import Findings
 from loadgen.record.formats.log_format import StampFacts
+from loadgen.record.line_batch import WRITTEN_FIELD, LineBatch
 from loadgen.record.prefix_blocks import PREFIX_TYPE, PrefixBlocks
 from loadgen.record.request_batch import RequestBatch
 from loadgen.record.settings import RecordSettings
@@ -60,6 +61,14 @@ class NamedFields:
             settings.prompt_field if settings.prefix_salt is not None else None,
         )
         self.fields: tuple[str, ...] = tuple(dict.fromkeys(name for name in named if name is not None))
+
+    def check(self, batch: LineBatch) -> None:
+        """Raise RecordError if the moment is to be a wrapper's, and none gives one."""
+        if self.time == WRITTEN_FIELD and batch.written is None and batch.data:
+            raise RecordError(
+                f"{batch.source}: no wrapper gives a moment, so there is no {WRITTEN_FIELD}",
+                hint="name a field of the lines with --time, or what wraps them with --wrapper",
+            )
 
     @property
     def whole(self) -> tuple[str, ...]:

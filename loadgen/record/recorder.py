@@ -8,10 +8,10 @@ from pathlib import Path
 from typing import Protocol
 
 import loadgen
-from loadgen.errors import RecordError
+from loadgen.errors import RecordError, UsageError
 from loadgen.record.arrival_order import ArrivalOrder
 from loadgen.record.findings import Findings
-from loadgen.record.formats.catalog import make_format
+from loadgen.record.formats.catalog import fields_there, make_format
 from loadgen.record.formats.log_format import LogFormat
 from loadgen.record.line_batch import LineBatch
 from loadgen.record.prefix_blocks import BLOCK_TOKENS
@@ -86,6 +86,8 @@ class Recorder:
             raise RecordError("no log file given")
         self._settings = settings
         self._selection = selection
+        if list(paths).count(STDIN) > 1:
+            raise UsageError("standard input is given more than once", hint="give - once")
         head = head_lines(paths[0])
         self._wrapping = find_wrapper(settings.wrapper, head)
         if self._wrapping is not None:
@@ -100,6 +102,7 @@ class Recorder:
             self._name, self._format = make_format(format_name, settings, head)
         except RecordError as error:
             raise RecordError(f"{paths[0].name}: {error.message}", hint=error.hint) from error
+        self._fields_there = fields_there(self._name, head)
         self.paths = oldest_first(
             paths,
             lambda start: _first_stamp_ns(self._name, settings, start, self._wrapping),
@@ -146,6 +149,8 @@ class Recorder:
 
     def _advice(self, findings: Findings) -> str:
         """What to look at when no request was found."""
+        if self._settings.time_field is not None and findings.num_malformed and self._fields_there:
+            return f"is {self._settings.time_field} the field of the time?{self._fields_there[1:]}"
         if not findings.num_other:
             return "is it the right --format?"
         needs = getattr(self._format, "needs", None)

@@ -117,8 +117,12 @@ class Recording:
         if self._order.num_clock_steps:
             findings.warn(
                 f"the clock of the log went back {_times(self._order.num_clock_steps)}, by up to "
-                f"{self._order.largest_step_ns / 1e9:.3g} s: requests of then stand among earlier ones"
+                f"{format_duration(self._order.largest_step_ns / 1e9)}: requests of then stand among earlier ones"
             )
+        settings = self._metadata.recorder["settings"]
+        for column, name in settings.get("length_fields", {}).items():
+            if column not in figures.known:
+                findings.warn(f"no request has a value in {name}, named for {column}: is the name right?")
         if not any(column in figures.known for column in OUTPUT_COLUMNS):
             findings.warn("no output lengths: replay cannot ask for answers of the recorded length")
         if not any(column in figures.known for column in INPUT_COLUMNS):

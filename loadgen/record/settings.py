@@ -9,6 +9,8 @@ from loadgen.errors import UsageError
 from loadgen.trace.moments import UNIT_NS
 from loadgen.trace.schema import LENGTH_COLUMNS
 
+_FIRST_YEAR, _LAST_YEAR = 1970, 2115
+
 
 @dataclass(frozen=True, slots=True)
 class RecordSettings:
@@ -53,11 +55,28 @@ class RecordSettings:
                 f"--duration-unit is {self.duration_unit!r}",
                 hint="give auto, s, ms, us, ns, or text for 1m2.5s",
             )
+        if self.year is not None and not _FIRST_YEAR <= self.year <= _LAST_YEAR:
+            raise UsageError(f"--year is {self.year}", hint="give the year of the log, such as 2026")
         if self.stamp not in (None, "arrival", "completion"):
             raise UsageError(f"--stamp is {self.stamp!r}", hint="give arrival or completion")
         unknown = set(self.length_fields) - set(LENGTH_COLUMNS)
         if unknown:
             raise UsageError(f"there is no length column {sorted(unknown)[0]}")
+
+    @property
+    def field_options(self) -> tuple[str, ...]:
+        """The options given that name a field of the lines, or say what one means."""
+        named = {
+            "--time": self.time_field,
+            "--stamp": self.stamp,
+            "--duration-field": self.duration_field,
+            **{"--" + column.replace("_", "-"): name for column, name in self.length_fields.items()},
+            "--model-field": self.model_field,
+            "--status-field": self.status_field,
+            "--session-field": self.session_field,
+            "--prompt-field": self.prompt_field,
+        }
+        return tuple(option for option, name in named.items() if name is not None)
 
     def as_document(self) -> dict[str, object]:
         """The settings that were given, JSON-ready: what the trace's metadata keeps."""

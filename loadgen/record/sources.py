@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import codecs
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Protocol
@@ -141,6 +142,8 @@ def head_lines(path: Path) -> list[bytes]:
     if path == STDIN:
         return []
     head = head_of(path, _HEAD_BYTES, error=RecordError)
+    if head.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
+        raise RecordError(f"{path.name}: the text is UTF-16", hint="convert it: iconv -f UTF-16 -t UTF-8")
     return [line.removesuffix(b"\r") for line in head.removeprefix(_BYTE_ORDER_MARK).split(b"\n")]
 
 

@@ -70,6 +70,8 @@ NGINX_JSON = json.dumps(
         "status": "200",
     }
 )
+INGRESS_JSON = '{"time":"2026-10-25T01:00:00+00:00","request_time":2.0,"request_length":402,"bytes_sent":51,"method":"POST",'
+INGRESS_JSON += '"path":"/v1","status":200}'
 OF_2026 = {"year": 2026, "zone": "UTC"}
 TABLE: dict[str, Any] = {"time_field": "t"}
 
@@ -80,6 +82,7 @@ CASES: list[tuple[str, str, str, dict[str, Any], int, int | None, int | None, in
     ("apache common", f"{COMMON} 5301", "apache", {}, START_NS, None, 5301, 0),
     ("apache io and D", f'{COMMON} 1 "-" "d" 402 5301 1503122', "apache", {}, START_NS, 402, 5301, 0),
     ("nginx-json without msec", NGINX_JSON, "auto", {}, START_NS, 402, None, 0),
+    ("ingress-nginx json", INGRESS_JSON, "auto", {}, START_NS, 402, 51, 0),
     ("istio text", f"{ISTIO}\n{TCP}", "auto", {}, PAST_NS, 402, 91, 1),
     ("traefik without StartUTC", TRAEFIK, "auto", {}, PAST_NS, 402, None, 0),
     ("caddy duration as text", CADDY, "auto", {}, PAST_NS, 402, 5, 0),

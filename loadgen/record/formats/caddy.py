@@ -18,6 +18,6 @@ class CaddyFormat(JsonLinesFormat):
         duration="duration",
         lengths={"input_bytes": ("bytes_read",), "output_bytes": ("size",)},
         status="status",
-        method="request.method",
-        target="request.uri",
+        method=("request.method",),
+        target=("request.uri",),
     )

@@ -25,6 +25,8 @@ _DELIMITERS = (",", ";", "\t", "|")
 class CsvFormat:
     """Generic CSV. Quoted cells may hold line breaks; each file has its own header."""
 
+    needs = "a request is a row below the header"
+
     def __init__(self, settings: RecordSettings) -> None:
         self._fields = NamedFields(settings)
 
@@ -36,6 +38,12 @@ class CsvFormat:
         if _NO_TEXT.search(header):
             return False
         return len(_names(header, delimiter_of(header))) > 1
+
+    @staticmethod
+    def fields_of(head: Sequence[bytes]) -> list[str]:
+        """The columns of the header."""
+        header = next((line for line in head if line.strip()), b"").decode("utf-8", "replace")
+        return _names(header, delimiter_of(header))
 
     def stamp_facts(self) -> StampFacts:
         return self._fields.stamp_facts()
@@ -87,6 +95,11 @@ class CsvFormat:
             if wanted not in places:
                 raise RecordError(
                     f"{source}: no column {wanted!r}", hint="there are: " + ", ".join(names)[:300]
+                )
+            if names.count(wanted) > 1:
+                raise RecordError(
+                    f"{source}: column {wanted!r} is there {names.count(wanted)} times",
+                    hint="give each column of the header a name of its own",
                 )
         return {wanted: places[wanted] for wanted in self._fields.fields}
 

@@ -19,6 +19,6 @@ class IstioFormat(JsonLinesFormat):
         duration_unit="ms",
         lengths={"input_bytes": ("bytes_received",), "output_bytes": ("bytes_sent",)},
         status="response_code",
-        method="method",
-        target="path",
+        method=("method",),
+        target=("path",),
     )

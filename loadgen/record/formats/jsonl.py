@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any
 
 import orjson
 
@@ -36,6 +37,18 @@ class JsonlFormat:
                 continue
         return False
 
+    @staticmethod
+    def fields_of(head: Sequence[bytes]) -> list[str]:
+        """The fields of the first object, those within others dotted."""
+        for line in head[:20]:
+            try:
+                document = orjson.loads(line)
+            except orjson.JSONDecodeError:
+                continue
+            if isinstance(document, dict):
+                return list(_names(document))
+        return []
+
     @property
     def order_matters(self) -> bool:
         return self._fields.order_matters
@@ -45,9 +58,18 @@ class JsonlFormat:
 
     def read(self, batches: Iterable[LineBatch], findings: Findings) -> Iterator[RequestBatch]:
         for batch in batches:
+            self._fields.check(batch)
             columns = self._columns.read(batch)
             requests, faults = self._fields.read(columns.values, batch.places(columns.numbers))
             findings.num_other += batch.num_lines - len(columns.numbers) - len(columns.faults)
             findings.add_faults(batch, columns.numbers, faults, columns.faults)
             yield requests
         self._fields.report(findings)
+
+
+def _names(document: Mapping[str, Any]) -> Iterator[str]:
+    for key, value in document.items():
+        if isinstance(value, dict):
+            yield from (f"{key}.{inner}" for inner in _names(value))
+        else:
+            yield key

@@ -31,11 +31,18 @@ class LogfmtFormat:
     def looks_like(head: Sequence[bytes]) -> bool:
         return any(len(_PAIR.findall(line.decode("utf-8", "replace"))) > 2 for line in head[:20])
 
+    @staticmethod
+    def fields_of(head: Sequence[bytes]) -> list[str]:
+        """The keys of the first line that has some."""
+        found = ([key for key, _ in _PAIR.findall(line.decode("utf-8", "replace"))] for line in head[:20])
+        return next((keys for keys in found if len(keys) > 1), [])
+
     def stamp_facts(self) -> StampFacts:
         return self._fields.stamp_facts()
 
     def read(self, batches: Iterable[LineBatch], findings: Findings) -> Iterator[RequestBatch]:
         for batch in batches:
+            self._fields.check(batch)
             rows: list[dict[str, str]] = []
             numbers: list[int] = []
             for index, line in enumerate(batch.lines()):

@@ -6,7 +6,8 @@ $request_length is request line, headers and body; $bytes_sent is headers and bo
 format "combined" has no duration, so its arrival cannot be had.
 
 Without --log-format, fields are found by the names people give them behind the combined part:
-rt=, request_time= · msec= · rl=, request_length= · bs=, bytes_sent=.
+rt=, request_time= · msec= · rl=, request_length= · bs=, bytes_sent=. That of Kubernetes' ingress-nginx is known,
+too (kubernetes.github.io/ingress-nginx/user-guide/nginx-configuration/log-format).
 """
 
 from __future__ import annotations
@@ -37,6 +38,11 @@ _TAIL = re.compile(
     rb'"(?:[^"\\\n]|\\.)*" "(?:[^"\\\n]|\\.)*"(?P<tail>.*)$'
 )
 _TOKEN = re.compile(r'(\w+)=("?)([^ "]*(?:, [^ "]*)*)\2|[^\s"]+')
+_INGRESS = re.compile(rb" (?:\d+|-) \d+\.\d{3} \[[^\]]*\] \[[^\]]*\] ")
+_INGRESS_TAIL = (
+    " $request_length $request_time [$upstream_name] [$upstream_alternative] $upstream_addr "
+    "$upstream_response_length $upstream_response_time $upstream_status $req_id"
+)
 _ALIASES = {
     "rt": "request_time",
     "request_time": "request_time",
@@ -71,7 +77,7 @@ class NginxFormat:
     @staticmethod
     def looks_like(head: Sequence[bytes]) -> bool:
         tails = [found["tail"] for line in head[:50] if (found := _TAIL.match(line))]
-        return any(b"rt=" in tail or b"request_time=" in tail for tail in tails)
+        return any(b"rt=" in tail or b"request_time=" in tail or _INGRESS.match(tail) for tail in tails)
 
     @property
     def order_matters(self) -> bool:
@@ -126,6 +132,8 @@ class NginxFormat:
         for line in batch.lines():
             found = _TAIL.match(line)
             if found is not None:
+                if _INGRESS.match(found["tail"]):
+                    return compile_log_format(_COMBINED + _INGRESS_TAIL)
                 return compile_log_format(
                     _COMBINED + _format_of_tail(found["tail"].decode("utf-8", "replace"))
                 )

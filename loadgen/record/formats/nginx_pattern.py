@@ -76,7 +76,7 @@ def compile_log_format(log_format: str, more: Mapping[str, str] = MappingProxyTy
     if len(pieces) == 1:
         raise UsageError(
             f"--log-format holds no $variable: {log_format[:60]!r}",
-            hint="copy the string of the log_format directive from nginx.conf",
+            hint="copy the string of log_format (nginx) or LogFormat (Apache)",
         )
     read = {**_READ, **more}
     expression = re.escape(pieces[0].encode())

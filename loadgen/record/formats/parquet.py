@@ -26,6 +26,8 @@ _MAGIC = b"PAR1"
 class ParquetFormat:
     """Generic Parquet. Places of rows are counted from 1."""
 
+    needs = "a request is a row"
+
     def __init__(self, settings: RecordSettings) -> None:
         self._fields = NamedFields(settings)
 

@@ -20,6 +20,6 @@ class TraefikFormat(JsonLinesFormat):
         duration_unit="ns",
         lengths={"input_bytes": ("RequestContentSize",), "output_bytes": ("DownstreamContentSize",)},
         status="DownstreamStatus",
-        method="RequestMethod",
-        target="RequestPath",
+        method=("RequestMethod",),
+        target=("RequestPath",),
     )
