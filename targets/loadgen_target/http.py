@@ -102,7 +102,9 @@ class App:
                 await self._refuse(exchange, refusal, headers, send)
                 return
             try:
-                body = await _read_body(receive)
+                # A client that never sends its body would keep its place among those that wait.
+                async with asyncio.timeout(self._service.config.timeout_s):
+                    body = await _read_body(receive)
                 exchange.asked = parse_request(
                     kind,
                     body,
@@ -114,6 +116,10 @@ class App:
                 status, exchange.http_status = Status.INVALID, 400
                 reply = error_body(400, error.message, kind="invalid_request_error", param=error.param)
                 await _send_json(send, 400, reply, headers)
+                return
+            except TimeoutError:
+                status = Status.TIMEOUT
+                await _send_end(status, exchange, headers, send)
                 return
             watch = asyncio.create_task(_watch(receive, exchange))
             await self._service.submit(exchange)
@@ -158,11 +164,10 @@ class App:
                     break
                 events += _chunks(emission, text, answer)
             if end is not None and end.status is not Status.OK:
-                http_status, kind, message = _ENDS[end.status]
                 if exchange.http_status is None and not events:
-                    exchange.http_status = http_status
-                    await _send_json(send, http_status, error_body(http_status, message, kind=kind), headers)
+                    await _send_end(end.status, exchange, headers, send)
                     return end.status
+                http_status, kind, message = _ENDS[end.status]
                 events.append(error_event(http_status, message, kind=kind))
             elif end is not None:
                 exchange.finished_ns = time.monotonic_ns()
@@ -193,9 +198,7 @@ class App:
                 else:
                     parts.append(text.finish(emission.tokens, end.matched_stop))
         if end.status is not Status.OK:
-            http_status, kind, message = _ENDS[end.status]
-            exchange.http_status = http_status
-            await _send_json(send, http_status, error_body(http_status, message, kind=kind), headers)
+            await _send_end(end.status, exchange, headers, send)
             return end.status
         exchange.finished_ns = time.monotonic_ns()
         exchange.http_status = 200
@@ -250,6 +253,14 @@ async def _read_body(receive: Receive) -> bytes:
 
 def _header(scope: MutableMapping[str, Any], name: bytes) -> bytes | None:
     return next((value for key, value in scope["headers"] if key == name), None)
+
+
+async def _send_end(status: Status, exchange: Exchange, headers: Headers, send: Send) -> None:
+    """An end other than an answer, while the status code can still say it."""
+    exchange.http_status, kind, message = _ENDS[status]
+    await _send_json(
+        send, exchange.http_status, error_body(exchange.http_status, message, kind=kind), headers
+    )
 
 
 async def _send_json(send: Send, status: int, value: dict[str, Any], headers: Headers | None = None) -> None:
