@@ -36,7 +36,11 @@ _FIRST: tuple[tuple[str, str | None], ...] = (
     ("lateness", "p99"),
     ("recovery_s", None),
 )
+_DELAYS = ("loop_lag_p99_s", "lateness_p99_s", "lateness_max_s")
 _CONNECTIONS = ("num_connections", "most_connections")
+_WORKER_HEADS = (
+    "worker", "of a core", "loop lag p99", "lateness p99", "lateness max", "connections", "most at once",
+)  # fmt: skip
 _STATISTICS: tuple[str | None, ...] = ("mean", "p50", "p90", "p99", "max")
 _HELD = {
     True: ("good", "held"),
@@ -170,22 +174,27 @@ def _sending(report: Report) -> Iterable[str]:
         yield f"<p>{html.text(words.receipt(report.receipt))}</p>"
     if isinstance(report.clock, ClockOffset):
         yield f"<p>{html.text(words.clock(report.clock))}</p>"
-    workers = (report.facts.get("generator") or {}).get("workers") or []
+    generator = report.facts.get("generator") or {}
     rows = tuple(
         (
             str(one["worker"]),
             f"{one['cpu_s'] / one['wall_s']:.0%}" if one["wall_s"] else "-",
-            "-" if one["loop_lag_p99_s"] is None else format_duration(one["loop_lag_p99_s"]),
+            *("-" if one.get(name) is None else format_duration(one[name]) for name in _DELAYS),
             *("-" if one.get(name) is None else str(one[name]) for name in _CONNECTIONS),
         )
-        for one in workers
+        for one in generator.get("workers") or ()
     )
+    for node in generator.get("nodes") or ():
+        yield f"<p>{html.text(words.node(node))}</p>"
     if rows:
         yield from html.table(
-            Table(("worker", "of a core", "loop lag p99", "connections", "most at once"), rows),
+            Table(_WORKER_HEADS, rows),
             "Sending processes",
         )
-        yield f'<p class="faint">Loop lag over {format_duration(MAX_LOOP_LAG_S)} makes a run invalid.</p>'
+        yield (
+            f'<p class="faint">Loop lag over {format_duration(MAX_LOOP_LAG_S)} makes a run invalid; lateness is '
+            "our own part of it.</p>"
+        )
 
 
 def _notes(report: Report) -> Iterable[str]:

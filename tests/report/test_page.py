@@ -129,6 +129,32 @@ def test_the_answer_comes_before_every_chart(made: str) -> None:
     assert places == sorted(places)
 
 
+def test_each_worker_and_each_clock_is_told_as_in_the_terminal(tmp_path: Path) -> None:
+    worker = {"worker": 0, "cpu_s": 3.0, "wall_s": 12.0, "loop_lag_p99_s": 0.004, "lateness_p99_s": 0.0013,
+              "lateness_max_s": 0.021, "num_connections": 7, "most_connections": 5}  # fmt: skip
+    clock = {
+        "offset_ns": 1_500_000,
+        "uncertainty_ns": 40_000,
+        "drift_ns": 2_000,
+        "residual_ns": 9_000,
+        "num_checks": 6,
+    }
+    nodes = [
+        {"host": "far", "address": "10.0.0.2", "workers": [0], "clock": clock},
+        {"host": "near", "address": "10.0.0.3", "workers": [1], "clock": None},
+    ]
+    quiet = dict.fromkeys(worker) | {"worker": 1, "cpu_s": 0.0, "wall_s": 0.0}
+    generator = {"workers": [worker, quiet], "lost": [], "nodes": nodes}
+    text = read_page(page_of(a_run(tmp_path, generator=generator))).text
+    sending = text[text.index("Sending") : text.index("What was run")]
+    assert (
+        "node far (10.0.0.2), workers 0: its clock is 1.500 ms ahead of ours (±0.040; corrected)" in sending
+    )
+    assert "node near (10.0.0.3), workers 1: its clock is not known" in sending
+    assert "025%4 ms1.3 ms21 ms75" in sending.replace("\n", "")
+    assert "1------" in sending.replace("\n", "")
+
+
 def test_each_chart_has_words_and_a_table(made: str) -> None:
     tags = read_page(made).tags
     plots = [attributes for tag, attributes in tags if attributes.get("class") == "plot"]
