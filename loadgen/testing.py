@@ -133,13 +133,15 @@ class FakeTarget:
 
     GET requests are answered without the script: /v1/models names one model, /metrics is what `metrics` gives, if
     given; everything else is 404.
-    unix_socket: path of a socket to listen on, in place of a port of the loopback.
+    unix_socket: path of a socket to listen on, in place of a port of the loopback. api_key: who does not give it is
+    answered 401.
     """
 
     script: Callable[[FakeRequest], Sequence[Step]]
     tls: ssl.SSLContext | None = None
     unix_socket: str | None = None
     metrics: Callable[[], str] | None = None
+    api_key: str | None = None
     requests: list[FakeRequest] = field(default_factory=list)
     url: str = ""
     num_connections: int = 0
@@ -193,6 +195,10 @@ class FakeTarget:
         headers = dict(_header(line) for line in lines if line)
         method, path, _ = request_line.split(" ")
         body = await reader.readexactly(int(headers.get("content-length", "0")))
+        if self.api_key is not None and headers.get("authorization") != f"Bearer {self.api_key}":
+            writer.write(whole(401, {"error": {"message": "wrong key"}}).data)
+            await writer.drain()
+            return True
         if method == "GET":
             if path == "/metrics" and self.metrics is not None:
                 writer.write(text_page(self.metrics()).data)

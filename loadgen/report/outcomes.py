@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 import numpy as np
@@ -12,6 +13,7 @@ from loadgen.report.figures import Distribution, Missing, distribution
 from loadgen.report.observations import Observations
 
 _NUM_EXAMPLES = 3
+_NOT_ALLOWED = ("HTTP 401", "HTTP 403")
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,8 +45,11 @@ class Tokens:
     coalesced_share: float | Missing
 
 
-def outcome_counts(seen: Observations, planned: int) -> list[OutcomeCount]:
-    """Every outcome that occurred, ok first; a killed run's requests without a record are `unrecorded`."""
+def outcome_counts(seen: Observations, planned: int, *, is_complete: bool = True) -> list[OutcomeCount]:
+    """Every outcome that occurred, ok first; a killed run's requests without a record are `unrecorded`.
+
+    What a run that was ended early did not send is on nobody's account.
+    """
     sent_s = seen.sent_s
     begun_s = np.where(np.isnan(sent_s), seen.seconds("dispatched_ns"), sent_s)
     durations = seen.seconds("end_ns") - begun_s
@@ -61,7 +66,7 @@ def outcome_counts(seen: Observations, planned: int) -> list[OutcomeCount]:
             OutcomeCount(
                 outcome.value,
                 count,
-                against(outcome),
+                "nobody" if outcome is Outcome.NOT_SENT and not is_complete else against(outcome),
                 distribution(durations[mask], "none of them was sent and ended"),
                 tuple(list(texts)[:_NUM_EXAMPLES]),
             )
@@ -74,6 +79,18 @@ def against(outcome: Outcome) -> str:
     if outcome is Outcome.OK or outcome in UNDECIDED:
         return "nobody"
     return "the generator" if outcome in OWN_FAULTS else "the target"
+
+
+def key_warnings(outcomes: Iterable[OutcomeCount]) -> Iterator[str]:
+    """A warning where the target did not accept who asked."""
+    for outcome in outcomes:
+        for text in outcome.examples:
+            if text.startswith(_NOT_ALLOWED):
+                yield (
+                    f"the target answered {text[:8]}: it asks for a key, or for another one; give it with "
+                    "--api-key-file or LOADGEN_API_KEY"
+                )
+                return
 
 
 def token_counts(seen: Observations) -> Tokens:

@@ -20,7 +20,7 @@ from loadgen.report.injected import Injected, injected_windows
 from loadgen.report.limit import Limit, LimitVerdict, judge_limits
 from loadgen.report.measures import Measures, measure
 from loadgen.report.metric import METRICS
-from loadgen.report.outcomes import OutcomeCount, Tokens, outcome_counts, token_counts
+from loadgen.report.outcomes import OutcomeCount, Tokens, key_warnings, outcome_counts, token_counts
 from loadgen.report.ports import port_warnings
 from loadgen.report.recorded_run import RecordedRun, read_run
 from loadgen.report.sampled import Sampled
@@ -185,7 +185,7 @@ def report_of(
     sampled = Sampled(run.telemetry)
     for one in measured:
         one.figures.update(sampled.figures(one.spans))
-    outcomes = outcome_counts(seen, schedule.num_requests)
+    outcomes = outcome_counts(seen, schedule.num_requests, is_complete=facts.get("status") == "complete")
     verdicts = judge_limits(limits, measured)
     validity = judge(measured[0].figures, {o.name: o.count for o in outcomes}, facts, thresholds)
     tokens = token_counts(seen)
@@ -208,6 +208,7 @@ def report_of(
             *_warnings(tokens, schedule.num_requests - seen.records.num_rows),
             *_few(measured),
             *sampled.warnings,
+            *key_warnings(outcomes),
             *port_warnings(facts.get("generator") or {}),
         ),
     )

@@ -57,6 +57,29 @@ def wait_for_sends(fake: FakeTarget, count: int, process: subprocess.Popen[bytes
         time.sleep(0.02)
 
 
+@pytest.mark.parametrize(("flags", "exit_code"), [([], 2), (["--model", "fake"], 5)])
+def test_a_key_that_is_not_accepted_is_told_with_what_to_do(
+    flags: list[str], exit_code: int, tmp_path: Path
+) -> None:
+    trace = traces.written(tmp_path, [0.0, 0.05])
+    with FakeTarget(quick, api_key=KEY) as fake:
+        ran = command.run(
+            "replay",
+            trace,
+            "--url",
+            fake.url,
+            "--out-dir",
+            tmp_path,
+            *flags,
+            env={"LOADGEN_API_KEY": "other"},
+        )
+    assert ran.returncode == exit_code, ran.stderr
+    said = " ".join((ran.stderr + ran.stdout).split())
+    assert "HTTP 401" in said
+    assert "--api-key-file" in said
+    assert "Traceback" not in said
+
+
 @pytest.fixture
 def steady(tmp_path: Path) -> Path:
     return traces.written(tmp_path, [0.05 * k for k in range(20)])

@@ -395,6 +395,27 @@ def test_buffered_delivery_is_warned_of(tmp_path: Path) -> None:
     assert "98%" in " ".join(report(tmp_path, rows).warnings)
 
 
+@pytest.mark.parametrize(
+    ("error", "is_warned"), [("HTTP 401: no", True), ("HTTP 403", True), ("HTTP 404", False)]
+)
+def test_a_key_that_is_not_accepted_is_named_with_its_option(
+    error: str, is_warned: bool, tmp_path: Path
+) -> None:
+    built = report(tmp_path, [*GOOD, failed(9.95, "http_error", end_s=9.96, error=error)])
+    assert [
+        warning for warning in built.warnings if "--api-key-file" in warning and error[:8] in warning
+    ] == (list(built.warnings) if is_warned else [])
+    assert len(built.warnings) == is_warned
+
+
+@pytest.mark.parametrize(("status", "whose"), [("complete", "the generator"), ("interrupted", "nobody")])
+def test_what_was_not_sent_is_our_fault_only_where_the_run_went_on_to_its_end(
+    status: str, whose: str, tmp_path: Path
+) -> None:
+    built = report(tmp_path, [*GOOD, failed(9.95, "not_sent")], status=status)
+    assert {outcome.name: outcome.counts_against for outcome in built.outcomes}["not_sent"] == whose
+
+
 def test_connections_near_the_number_of_ports_are_warned_of(tmp_path: Path) -> None:
     # F61: of all workers of one machine together, and of each machine for itself.
     held = [health(worker, num_connections=9, most_connections=450, num_ports=1000) for worker in (0, 1)]
