@@ -17,7 +17,7 @@ from loadgen.errors import UsageError
 from loadgen.trace.foreign.catalog import FORMATS, SERVEGEN, read_foreign, slice_trace
 from loadgen.trace.foreign.mooncake import write_mooncake
 from loadgen.trace.likeness import DISTANCE, RELATIVE, Likeness, likenesses
-from loadgen.trace.location import is_remote
+from loadgen.trace.location import is_remote, is_url
 from loadgen.trace.parquet import read_trace, write_trace
 from loadgen.trace.statistics import LengthFigures, TraceStatistics, trace_statistics
 from loadgen.trace.synthetic import draw_like
@@ -52,7 +52,10 @@ def info(trace: TraceArgument, as_json: JsonOption = False) -> None:
 def convert(
     source: Annotated[
         Path,
-        typer.Argument(help="A public trace (plain, gz, bz2, xz, zst; a folder of ServeGen), or a trace."),
+        typer.Argument(
+            help="A public trace (plain, gz, bz2, xz, zst; a folder of ServeGen), or a trace.",
+            metavar="SOURCE",
+        ),
     ],
     output: Annotated[
         Path | None, typer.Option("-o", "--output", help="Where to write. Default: beside, .parquet.")
@@ -176,7 +179,15 @@ def default_output(source: Path, suffix: str) -> Path:
 
 
 def refuse_to_overwrite(target: Path, source: Path, *, force: bool) -> None:
-    """Raise UsageError if `target` exists and is not to be replaced, or is the source itself."""
+    """Raise UsageError if `target` exists and is not to be replaced, is the source itself, or can be no file."""
+    if is_url(target):
+        raise UsageError(f"{target}: a URL", hint="give a file of this machine with -o, and copy it there")
+    folder = next((parent for parent in target.parents if parent.exists()), None)
+    if folder is not None and not folder.is_dir():
+        raise UsageError(f"{target}: {folder} is no folder", hint="give another name with -o")
+    if target.exists() and not target.is_file():
+        kind = "a folder" if target.is_dir() else "no file"
+        raise UsageError(f"{target}: is {kind}", hint="give the name of a file with -o")
     if target.exists():
         if not is_remote(source) and source.exists() and target.samefile(source):
             raise UsageError(f"{target}: is the source itself", hint="give another name with -o")

@@ -9,6 +9,7 @@ from typing import BinaryIO, cast
 from loadgen.errors import UsageError
 
 _URL = re.compile(r"[a-z][a-z0-9+]+://")
+_URL_AS_PATH = re.compile(r"[a-z][a-z0-9+]+:/")
 
 
 def location(text: str) -> Path:
@@ -30,6 +31,11 @@ def location(text: str) -> Path:
             f"{text}: this kind of URL cannot be read here ({exc})",
             hint="pip install 'loadgen[remote]', and s3fs for s3://, gcsfs for gs://",
         ) from exc
+
+
+def is_url(path: Path) -> bool:
+    """Whether a path was made of the text of a URL, of which Path keeps one slash."""
+    return _URL_AS_PATH.match(str(path)) is not None
 
 
 def is_remote(path: Path) -> bool:

@@ -15,6 +15,7 @@ import pyarrow.parquet as pq
 from loadgen.atomic_file import replacing
 from loadgen.content_hash import ContentHash
 from loadgen.errors import TraceError
+from loadgen.trace.location import is_url
 from loadgen.trace.schema import FORMAT_VERSION, METADATA_KEY, SCHEMA
 from loadgen.trace.trace import SourceFile, Trace, TraceMetadata, check_rows, no_rows
 
@@ -138,7 +139,8 @@ def _load(path: Path) -> tuple[pa.Table, dict[str, Any]]:
             table = file.read()
         document = json.loads(packed)
     except FileNotFoundError as exc:
-        raise TraceError(f"{path}: no such file") from exc
+        hint = "traces are read from this machine: copy it here first" if is_url(path) else None
+        raise TraceError(f"{path}: no such file", hint=hint) from exc
     except OSError as exc:
         # Arrow reports cut or damaged contents as OSError without an errno.
         if exc.errno is not None:

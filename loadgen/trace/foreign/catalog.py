@@ -37,6 +37,8 @@ FORMATS: tuple[ForeignFormat, ...] = (
 # A folder, where the others are files.
 SERVEGEN = "servegen"
 _LINES_LOOKED_AT = 20
+# How a Parquet file begins.
+_PARQUET = "PAR1"
 
 
 def read_foreign(path: Path, *, format_name: str = "auto", unit: str | None = None, seed: int = 0) -> Trace:
@@ -131,6 +133,12 @@ def _named(name: str) -> ForeignFormat:
 
 
 def _recognised(text: str) -> ForeignFormat:
+    if text.startswith(_PARQUET):
+        raise TraceError(
+            "a Parquet file, and none of the formats that are converted",
+            hint="a trace of loadgen is looked at with `loadgen trace info`, and converted with --to mooncake; "
+            "a table is recorded with `loadgen record --format parquet`",
+        )
     head = _first_lines(text)
     for known in FORMATS:
         if known.looks_like(head):
