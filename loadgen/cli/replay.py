@@ -32,6 +32,7 @@ from loadgen.replay.descriptors import least_connections, refuse_beyond_descript
 from loadgen.replay.dialects import dialect_named
 from loadgen.replay.payloads import Asking
 from loadgen.replay.reach import metrics_transport, reach
+from loadgen.replay.record_parts import checked_folder
 from loadgen.replay.retry import RetryPolicy
 from loadgen.replay.run import Run, execute
 from loadgen.replay.run_folder import RunFolder
@@ -183,6 +184,15 @@ def replay(  # one local a option: the command line is wide, and flat is how it 
             help="Read the GPUs of this machine. Default: where the target runs on it.",
         ),
     ] = None,
+    records_to: Annotated[
+        str | None,
+        _in(
+            _KEEPING,
+            "--records-to",
+            metavar="FOLDER",
+            help="With --ray: workers leave their records in this shared folder or URL until the end.",
+        ),
+    ] = None,
     as_json: Annotated[
         bool, _in(_KEEPING, "--json", help="Print the report as JSON on standard output.")
     ] = False,
@@ -193,6 +203,8 @@ def replay(  # one local a option: the command line is wide, and flat is how it 
     Ctrl-C ends the run early and keeps all of it. The run folder holds everything; `loadgen report` shows it again.
     """
     shape = options.shape_of(context)
+    if records_to is not None and ray is None:
+        raise UsageError("--records-to needs --ray", hint="on one machine, workers write to the run folder")
     if (url is None) == (serve is None):
         raise UsageError("give --url or --serve, one of them", hint="--url http://HOST:PORT names the server")
     if unix_socket is not None and url is None:
@@ -271,6 +283,7 @@ def replay(  # one local a option: the command line is wide, and flat is how it 
             target_facts=reached.facts,
             command=redacted_command(["loadgen", *sys.argv[1:]]),
             options=_kept_options(context),
+            records_to=None if records_to is None else checked_folder(records_to),
         )
         _refuse_what_must_not_start(run, is_asked=sys.stdin.isatty() and not yes, is_sent_here=ray is None)
         with nullcontext(WorkerProcesses) if ray is None else _on_ray(ray, run) as workers_for:

@@ -82,6 +82,7 @@ async def run_workers(
                 task.cancel()
             await asyncio.gather(*sampling, return_exceptions=True)
             run_end_ns = clock.now_ns()
+            await workers.collect()
         finally:
             workers.close()
         # What was pressed while they closed is heard, too.

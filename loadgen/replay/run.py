@@ -26,6 +26,7 @@ from loadgen.plan.schedule import Schedule
 from loadgen.replay.completion import complete_records, fates_of
 from loadgen.replay.coordinator import Ending, Probe, run_workers
 from loadgen.replay.payloads import Asking
+from loadgen.replay.record_parts import made_folder
 from loadgen.replay.run_folder import RunFolder, RunStatus
 from loadgen.replay.secrets import shown_proxy
 from loadgen.replay.share import owners_of, shares_of
@@ -40,7 +41,8 @@ class Run:
     """What to send, to whom, and where to keep it.
 
     command: the command line that asked for it, and options: as given; both without secrets.
-    target_facts: what the target says of itself.
+    target_facts: what the target says of itself. records_to: a folder that all workers' machines reach, where they
+    leave their records until the end; None where these come here by themselves.
     num_warmup: requests before the start, of all workers. abort_after_s: of nothing but failures; None never.
     """
 
@@ -59,6 +61,7 @@ class Run:
     target_facts: dict[str, Any] | None = None
     command: tuple[str, ...] = ()
     options: dict[str, Any] = field(default_factory=dict)
+    records_to: str | None = None
 
 
 def execute(
@@ -84,6 +87,8 @@ def execute(
         folder.write_facts(facts)
 
     try:
+        if (records_at := _records_at(run, folder)) is not None:
+            made_folder(records_at)
         workers = workers_for(tasks)
         ending = asyncio.run(
             run_workers(
@@ -122,9 +127,14 @@ def _tasks(run: Run, folder: RunFolder) -> list[WorkerTask]:
             asking=replace(run.asking, run_id=folder.path.name),
             prompts=run.prompts,
             journal_path=folder.journal_path(worker),
+            records_at=_records_at(run, folder),
         )
         for place, (worker, share) in enumerate(shares.items())
     ]
+
+
+def _records_at(run: Run, folder: RunFolder) -> str | None:
+    return None if run.records_to is None else f"{run.records_to}/{folder.path.name}"
 
 
 def _finish(
@@ -159,6 +169,7 @@ def _finish(
         exit_reason=ending.signal_name or ending.gave_up,
         ended_utc=datetime.now(UTC).isoformat(timespec="seconds"),
         run_end_ns=ending.run_end_ns,
+        records_at=None,
         warmup=warmup_facts(warmup),
         generator={
             "workers": [{**worker, **_lateness(records, worker["worker"])} for worker in ending.workers],
@@ -199,6 +210,7 @@ def _facts(run: Run, folder: RunFolder, started: datetime) -> dict[str, Any]:
         "start_monotonic_ns": None,
         "ended_utc": None,
         "run_end_ns": None,
+        "records_at": _records_at(run, folder),
         "command": list(run.command),
         "settings": run.options,
         "trace": {"name": run.trace_name, "trace_id": run.schedule.trace_id, "rows": run.trace_rows},

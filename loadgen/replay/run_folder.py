@@ -18,6 +18,7 @@ import pyarrow.parquet as pq
 from loadgen.atomic_file import replacing, write_text
 from loadgen.errors import RunError
 from loadgen.plan.schedule import Schedule, read_schedule, write_schedule
+from loadgen.replay.record_parts import batches_of, parts_of
 from loadgen.replay.request_record import SCHEMA
 from loadgen.replay.warmup import without_warmup
 
@@ -125,7 +126,15 @@ class RunFolder:
 
     def read_journal(self) -> pa.Table:
         """All records of a run that is not complete, its warm-up with them."""
-        return read_journal(sorted((self.path / "journal").glob("*.arrows")))
+        paths = sorted((self.path / "journal").glob("*.arrows"))
+        # Of a run that was killed: what its workers had left elsewhere.
+        records_at = self.read_facts().get("records_at")
+        if records_at is not None:
+            try:
+                paths += [path for parts in parts_of(records_at).values() for path in parts]
+            except Exception as exc:  # each library of a URL has errors of its own
+                raise RunError(f"{records_at}: cannot be read ({exc})".splitlines()[0]) from exc
+        return read_journal(paths)
 
 
 def _with_all_columns(table: pa.Table) -> pa.Table:
@@ -140,12 +149,10 @@ def read_journal(paths: Iterable[Path]) -> pa.Table:
     """All whole record batches of the journal files; a last one that was cut by a kill is left out."""
     batches: list[pa.RecordBatch] = []
     for path in paths:
-        if path.stat().st_size == 0:
-            continue
         try:
-            with pa.OSFile(str(path), "rb") as source, pa.ipc.open_stream(source) as stream:
-                batches.extend(stream)
+            # One by one: those before what a SIGKILL cut off are whole.
+            for batch in batches_of(path):
+                batches.append(batch)  # noqa: PERF402
         except (OSError, pa.ArrowException):
-            # What a SIGKILL cut off: the batches before it are whole and were appended above.
             continue
     return pa.Table.from_batches(batches, schema=SCHEMA)

@@ -53,6 +53,9 @@ class WorkerProcesses:
         with contextlib.suppress(OSError):
             self._pipes[worker].send(command)
 
+    async def collect(self) -> None:
+        """They write to the journal themselves."""
+
     def close(self) -> None:
         for pipe in self._pipes.values():
             asyncio.get_running_loop().remove_reader(pipe.fileno())

@@ -19,7 +19,8 @@ from loadgen.replay.worker import Progress, WorkerSettings
 class WorkerTask:
     """Everything a worker needs; plain values, so that it can be sent anywhere.
 
-    journal_path: on the machine that began the run, whose folder it is in.
+    journal_path: on the machine that began the run, whose folder it is in. records_at: a folder that all machines
+    reach, for records on their way there; None where they come by themselves.
     """
 
     worker: int
@@ -28,6 +29,7 @@ class WorkerTask:
     asking: Asking
     prompts: Prompts
     journal_path: Path
+    records_at: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,6 +98,10 @@ class Workers(Protocol):
 
     def tell(self, worker: int, command: Command) -> None:
         """Tell one worker; nothing happens where it is gone."""
+        ...
+
+    async def collect(self) -> None:
+        """When all are done or lost: have in the journal what they recorded elsewhere."""
         ...
 
     def close(self) -> None:

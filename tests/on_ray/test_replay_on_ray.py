@@ -57,10 +57,10 @@ def only_run(out_dir: Path) -> RunFolder:
     return RunFolder(path)
 
 
-def replay_on(address: str, trace: Path, url: str, out_dir: Path) -> subprocess.Popen[bytes]:
+def replay_on(address: str, trace: Path, url: str, out_dir: Path, *more: object) -> subprocess.Popen[bytes]:
     return command.start(
         *("replay", trace, "--url", url, "--ray", address, "--workers", 2, "--out-dir", out_dir),
-        *("--drain", "5s"),
+        *("--drain", "5s", *more),
     )
 
 
@@ -110,6 +110,24 @@ def test_two_nodes_send_what_one_machine_sends_on_one_clock(
     for worker in facts["generator"]["workers"]:
         of_worker = late_ns[np.asarray(records.column("worker").to_numpy()) == worker["worker"]]
         assert worker["lateness_max_s"] == of_worker.max() / 1e9
+
+
+def test_records_left_in_a_shared_folder_are_those_that_come_here(
+    cluster: tuple[str, ShiftedNode], bursty: Path, tmp_path: Path
+) -> None:
+    shared = tmp_path / "shared"
+    with FakeTarget(quick) as fake:
+        code, text = ended(replay_on(cluster[0], bursty, fake.url, tmp_path / "ray", "--records-to", shared))
+    assert code in (0, 4), text
+    run = only_run(tmp_path / "ray")
+    rows = run.read_requests().to_pylist()
+    assert len(rows) == 300 and {row["outcome"] for row in rows} == {"ok"}
+    assert {row["worker"] for row in rows} == {0, 1}
+    # On our clock, whoever wrote them; and nothing is left there.
+    late_ns = np.array([row["dispatched_ns"] - row["planned_ns"] for row in rows])
+    assert np.median(late_ns) < SHIFT_NS / 5
+    assert list(shared.iterdir()) == []
+    assert run.read_facts()["records_at"] is None
 
 
 def wait_for(fake: FakeTarget, count: int, process: subprocess.Popen[bytes]) -> None:

@@ -46,6 +46,9 @@ class Told:
         if (word := self._answers(worker, command)) is not None:
             asyncio.get_running_loop().call_soon(self._on_word, word)
 
+    async def collect(self) -> None:
+        assert not self.is_closed
+
     def close(self) -> None:
         self.is_closed = True
 

@@ -16,7 +16,8 @@ from loadgen.replay.clock_offset import ClockOffset, TrackedClock
 from loadgen.replay.journal import JournalWriter
 from loadgen.replay.on_ray.node_clock import measured_offset
 from loadgen.replay.on_ray.seats import Node, Seats, is_up
-from loadgen.replay.on_ray.worker_actor import Said, WorkerActor
+from loadgen.replay.on_ray.worker_actor import Said, Unwritten, WorkerActor
+from loadgen.replay.record_parts import batches_of, parts_of, remove_parts
 from loadgen.replay.workers import Command, Done, Lost, Start, Word, WorkerTask
 
 _FIRST_QUESTIONS, _LATER_QUESTIONS = 40, 10
@@ -43,6 +44,7 @@ class RayWorkers:
         self._actors: dict[int, Any] = {}
         self._start_ns: int | None = None
         self._running: list[asyncio.Task[None]] = []
+        self._told: list[str] = []
 
     @property
     def starts_in_s(self) -> float:
@@ -55,12 +57,13 @@ class RayWorkers:
 
     @property
     def warnings(self) -> tuple[str, ...]:
-        return tuple(
+        unsure = tuple(
             f"the clock of {node.name} is known to ±{clock.first.uncertainty_ns / 1e6:.1f} ms only; "
             "when its workers sent is as unsure"
             for node in self._seats.nodes
             if (clock := self._clocks.get(node.node_id)) is not None and clock.first.uncertainty_ns > _SURE_NS
         )
+        return (*unsure, *self._told)
 
     def open(self, on_word: Callable[[Word], None]) -> None:
         self._journal = JournalWriter(self._tasks[0].journal_path)
@@ -72,6 +75,27 @@ class RayWorkers:
             command = Start(self._clock_of(worker).start(self._start_ns))
         if worker in self._actors:
             self._actors[worker].hear.remote(command)
+
+    async def collect(self) -> None:
+        """Put what the workers left elsewhere on our clock and into the journal; then it is removed there."""
+        if (records_at := self._tasks[0].records_at) is not None:
+            await asyncio.get_running_loop().run_in_executor(None, self._take_parts, records_at)
+
+    def _take_parts(self, records_at: str) -> None:
+        try:
+            for worker, parts in parts_of(records_at).items():
+                for path in parts:
+                    for batch in batches_of(path):
+                        self._keep(worker, batch)
+        except Exception as exc:  # each library of a URL has errors of its own
+            self._told.append(
+                f"{records_at}: not all records could be read ({_reason(exc)}); they are still there"
+            )
+            return
+        try:
+            remove_parts(records_at)
+        except Exception as exc:
+            self._told.append(f"{records_at}: could not be removed ({_reason(exc)})")
 
     def close(self) -> None:
         for task in self._running:
@@ -104,6 +128,7 @@ class RayWorkers:
             settings=task.settings,
             asking=task.asking,
             journal_path=task.journal_path,
+            records_at=task.records_at,
         )
         # Not restarted: what it had sent is not known, and must not be sent twice.
         options = {
@@ -136,6 +161,12 @@ class RayWorkers:
                 for one in said:
                     if isinstance(one, pa.RecordBatch):
                         self._keep(worker, one)
+                    elif isinstance(one, Unwritten):
+                        self._told.append(
+                            f"worker {worker} could not write all its records ({one.reason}); the rest came here"
+                        )
+                        for batch in one.batches:
+                            self._keep(worker, batch)
                     else:
                         on_word(one)
                 if isinstance(said[-1], Done):
