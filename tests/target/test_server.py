@@ -394,6 +394,22 @@ def test_a_drain_finishes_what_runs_and_takes_no_more(tmp_path: Path) -> None:
         assert server.process.wait(_LONG_S) == 0
 
 
+@pytest.mark.parametrize(("limit", "signals"), [("200ms", 1), ("10m", 2)])
+def test_a_drain_ends_at_its_limit_or_at_the_second_signal(tmp_path: Path, limit: str, signals: int) -> None:
+    flags = ["--step-delay-ms", "100", "--timeout", "none", "--shutdown-timeout", limit]
+    with started(tmp_path, *flags) as server:
+        running = server.begin(max_tokens=400)
+        server.until("vllm:num_requests_running", 1)
+        for count in range(signals):
+            server.process.send_signal(signal.SIGTERM)
+            until_s = time.monotonic() + _LONG_S
+            while count + 1 < signals and server.ask("/health").status == 200:
+                assert time.monotonic() < until_s
+        assert b'"code":500' in _all(running)
+        assert server.process.wait(_LONG_S) == 0
+        assert "1 requests unfinished" in server.stderr.read_text()
+
+
 def test_the_death_of_the_engine_reaches_the_clients_and_the_exit_code(tmp_path: Path) -> None:
     with started(tmp_path, "--step-delay-ms", "10", "--timeout", "none") as server:
         running = server.begin(max_tokens=200)
