@@ -21,8 +21,9 @@ _MONTHS = {
     )
 }
 _PLAIN = re.compile(r"([+-]?)(\d+)(?:\.(\d*))?")
+# Go's log package writes 2026/10/25.
 _ISO = re.compile(
-    r"(\d{4})-(\d\d)-(\d\d)[T ](\d\d):(\d\d):(\d\d)(?:[.,](\d+))?\s?(Z|z|UTC|[+-]\d\d(?::?\d\d)?)?"
+    r"(\d{4})[-/](\d\d)[-/](\d\d)[T ](\d\d):(\d\d):(\d\d)(?:[.,](\d+))?\s?(Z|z|UTC|[+-]\d\d(?::?\d\d)?)?"
 )
 _CLF = re.compile(
     r"\[?(\d\d)/([A-Z][a-z][a-z])/(\d{4}):(\d\d):(\d\d):(\d\d)(?:[.,](\d+))?\s?(Z|[+-]\d\d:?\d\d)?\]?"

@@ -83,6 +83,22 @@ def test_the_moment_of_a_wrapper_is_refused_where_none_gives_one(
         recorded(tmp_path, text, format_name, time_field="@written")
 
 
+def test_a_header_that_looks_like_text_is_not_shown(tmp_path: Path) -> None:
+    with pytest.raises(RecordError, match="read as csv") as caught:
+        recorded(tmp_path, "Dear Ann, this is: private\n")
+    assert caught.value.hint == "give --time FIELD"
+
+
+def test_a_vllm_log_without_ids_says_where_they_are_logged(tmp_path: Path) -> None:
+    text = VLLM.replace(", prompt_token_ids: [1, 2]", "")
+    warnings = recorded(tmp_path, text, "vllm", year=2026, zone="UTC").fidelity.warnings
+    assert any("VLLM_LOGGING_LEVEL=DEBUG" in warning for warning in warnings)
+    assert not any(
+        "VLLM_LOGGING_LEVEL" in warning
+        for warning in recorded(tmp_path, VLLM, "vllm", year=2026, zone="UTC").fidelity.warnings
+    )
+
+
 def test_a_length_that_no_line_has_is_told_by_its_field(tmp_path: Path) -> None:
     lengths = {"input_tokens": "n.in", "output_tokens": "out"}
     warnings = recorded(tmp_path, JSONL, time_field="t", length_fields=lengths).fidelity.warnings

@@ -19,6 +19,7 @@ TRAEFIK = '{"StartLocal":"2026-10-25T02:59:58.201+02:00","Duration":1503122004,"
 TRAEFIK += '"DownstreamStatus":200,"RequestMethod":"POST","RequestPath":"/v1/chat"}'
 CADDY = '{"ts":"2026-10-25T00:59:59.701Z","request":{"method":"POST","uri":"/v1"},"bytes_read":402,'
 CADDY += '"duration":"1.5s","size":5,"status":200}'
+CADDY_WALL = CADDY.replace("2026-10-25T00:59:59.701Z", "2026/10/25 00:59:59.701")
 ISTIO = (
     '[2026-10-25T00:59:58.201Z] "POST /v1 HTTP/2" 503 UF,URX reset{connection_failure} - "a b" 402 91 1503 - '
 )
@@ -70,8 +71,8 @@ NGINX_JSON = json.dumps(
         "status": "200",
     }
 )
-INGRESS_JSON = '{"time":"2026-10-25T01:00:00+00:00","request_time":2.0,"request_length":402,"bytes_sent":51,"method":"POST",'
-INGRESS_JSON += '"path":"/v1","status":200}'
+INGRESS_JSON = '{"time":"2026-10-25T01:00:00+00:00","request_time":2.0,"request_length":402,'
+INGRESS_JSON += '"bytes_sent":51,"method":"POST","path":"/v1","status":200}'
 OF_2026 = {"year": 2026, "zone": "UTC"}
 TABLE: dict[str, Any] = {"time_field": "t"}
 
@@ -87,6 +88,7 @@ CASES: list[tuple[str, str, str, dict[str, Any], int, int | None, int | None, in
     ("traefik without StartUTC", TRAEFIK, "auto", {}, PAST_NS, 402, None, 0),
     ("caddy duration as text", CADDY, "auto", {}, PAST_NS, 402, 5, 0),
     ("langfuse without trace_id", LANGFUSE, "auto", {}, PAST_NS, 402, None, 0),
+    ("caddy wall clock", CADDY_WALL, "auto", {"zone": "UTC"}, PAST_NS, 402, 5, 0),
     ("langfuse usage as text", LANGFUSE_TEXT, "auto", {}, PAST_NS, 402, 51, 0),
     ("vllm old place", VLLM_OLD, "auto", OF_2026, START_NS, 3, None, 0),
     ("vllm coloured prefix", VLLM_PREFIX, "auto", OF_2026, START_NS, 3, None, 0),

@@ -21,6 +21,8 @@ _MAX_CELL = 64 << 20
 _NO_TEXT = re.compile(r"[\x00-\x08\x0b-\x1f\x7f\ufffd]")
 _DELIMITERS = (",", ";", "\t", "|")
 
+_COLUMN_NAME = re.compile(r"[\w .()/%#@-]{1,40}")
+
 
 class CsvFormat:
     """Generic CSV. Quoted cells may hold line breaks; each file has its own header."""
@@ -41,9 +43,10 @@ class CsvFormat:
 
     @staticmethod
     def fields_of(head: Sequence[bytes]) -> list[str]:
-        """The columns of the header."""
+        """The columns of the header; none if it looks like text, which is not to be shown."""
         header = next((line for line in head if line.strip()), b"").decode("utf-8", "replace")
-        return _names(header, delimiter_of(header))
+        names = _names(header, delimiter_of(header))
+        return names if all(_COLUMN_NAME.fullmatch(name) for name in names) else []
 
     def stamp_facts(self) -> StampFacts:
         return self._fields.stamp_facts()

@@ -93,7 +93,7 @@ class VllmFormat:
                 self._add_prompt(requests.begin(name, clock.unix_ns(calendar)), line, lengths)
             yield requests.take()
         yield requests.take(is_end=True)
-        _warn_of_cuts(lengths, findings)
+        _warn_of_lengths(lengths, findings)
 
     def _add_prompt(self, request: JoinedRequest, line: bytes, lengths: Counter[int]) -> None:
         ids = _ids(line, b"prompt_token_ids: [")
@@ -124,8 +124,10 @@ def _num_ids(line: bytes) -> int | None:
     return None if ids is None else len(ids)
 
 
-def _warn_of_cuts(lengths: Counter[int], findings: Findings) -> None:
+def _warn_of_lengths(lengths: Counter[int], findings: Findings) -> None:
     num_known = lengths.total()
+    if not num_known:
+        findings.warn("no token ids are logged: newer versions do so at VLLM_LOGGING_LEVEL=DEBUG only")
     if num_known >= 20 and lengths[max(lengths)] > _SHARE_AT_TOP * num_known:
         findings.warn(
             f"{lengths[max(lengths)]} requests have exactly {max(lengths)} input tokens, the most of all: "
