@@ -25,6 +25,30 @@
     };
   }
 
+  // Room above each panel for its title and its names, two a row; returns the height of all.
+  const TITLE_PX = 36, ROW_PX = 19;
+  function spread(figure, layout) {
+    const panels = Object.keys(layout).filter((name) => /^yaxis\d*$/.test(name) && layout[name].domain);
+    if (panels.length < 2) return figure.height_px;
+    const full = figure.height_px - figure.around_px;
+    const parts = panels.map((name, place) => {
+      const [low, high] = figure.layout[name].domain;
+      const names = figure.data.filter((trace) => trace.yaxis === name.replace("axis", "")).length;
+      return { name, size: (high - low) * full, room: place ? TITLE_PX + ROW_PX * Math.ceil(names / 2) : 0 };
+    });
+    const whole = parts.reduce((sum, part) => sum + part.size + part.room, 0);
+    let top = whole;
+    for (const { name, size, room } of parts) {
+      top -= room;
+      const domain = [Math.max(0, (top - size) / whole), top / whole];
+      layout[name] = { ...layout[name], domain };
+      const legend = name.replace("yaxis", "legend");
+      layout[legend] = { ...layout[legend], y: domain[1] };
+      top -= size;
+    }
+    return whole + figure.around_px;
+  }
+
   function coloured(figure) {
     const set = colours();
     const pick = (place) => set.series[place % set.series.length];
@@ -47,12 +71,14 @@
     }
     // A narrow screen has no room for names beside a panel's title: they go below it, smaller.
     const isNarrow = window.innerWidth < 600;
+    const height = isNarrow ? spread(figure, layout) : figure.height_px;
     for (const name of Object.keys(layout)) {
       if (isNarrow && /^legend\d*$/.test(name)) {
         const title = layout[name].title;
         layout[name] = { ...layout[name], font: { size: 9 }, ...(title && { title: { ...title, side: "top", font: { size: 11 } } }) };
       }
     }
+    layout.height = height;
     layout.shapes = (layout.shapes || []).map((shape) => ({ ...shape, fillcolor: set.shade }));
     return {
       data,
@@ -91,6 +117,7 @@
     for (const plot of document.querySelectorAll(".plot")) {
       const figure = figures[plot.dataset.figure];
       const { data, layout } = coloured(figure);
+      plot.style.height = `${layout.height}px`;
       await Plotly.newPlot(plot, data, layout, config);
       if (figure.is_time) plot.on("plotly_relayout", (change) => follow(plot, change));
     }

@@ -13,6 +13,8 @@ _SINGLE_PX = 320
 _ROW_PX = 26
 # Of the height, between two panels: room for the legend of the lower one.
 _GAP_PX = 44
+# Above and below all panels: the margins of a figure.
+_AROUND_PX = 100
 _MAX_LABELLED = 6
 _GREY = "#8a94a0"  # seen on white and on black
 _SYMBOLS = ("circle", "diamond", "square", "x")
@@ -22,7 +24,10 @@ _DASHES = ("solid", "dash", "dot", "dashdot")
 
 
 def figure_of(chart: Chart) -> dict[str, Any]:
-    """`data` and `layout` of plotly.js, `height_px`, and `is_time` where x is seconds from the run's start."""
+    """`data` and `layout` of plotly.js, `height_px`, and `is_time` where x is seconds from the run's start.
+
+    Of lines, `around_px` is what of the height is not for panels.
+    """
     if isinstance(chart, LineChart):
         return _lines(chart)
     if isinstance(chart, HeatChart):
@@ -70,7 +75,13 @@ def _lines(chart: LineChart) -> dict[str, Any]:
         }  # fmt: skip
         for order, line in enumerate(panel.lines):
             data.append(_trace(line, order, panel.unit, number))
-    return {"data": data, "layout": layout, "height_px": height_px + 100, "is_time": chart.is_time}
+    return {
+        "data": data,
+        "layout": layout,
+        "height_px": height_px + _AROUND_PX,
+        "around_px": _AROUND_PX,
+        "is_time": chart.is_time,
+    }
 
 
 def _trace(line: Line, order: int, unit: str, axis: str) -> dict[str, Any]:

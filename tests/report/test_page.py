@@ -20,6 +20,7 @@ from loadgen.report.page import as_page
 from loadgen.report.recorded_run import read_run
 from loadgen.report.report import report_of
 from loadgen.report.validity import Thresholds
+from loadgen.telemetry.samples import GPU_ACTIVE, GPU_SM_ACTIVE, HOST_CPU, Samples
 from support.browser import Browser, Page, chromium
 from support.command import run
 from support.runs import Row, failed, ns, ok, written
@@ -213,10 +214,10 @@ def test_the_command_writes_the_page_beside_the_report(tmp_path: Path) -> None:
     assert folder.report_path.is_file()
 
 
-def in_browser(path: Path, check: Callable[[Page], Awaitable[None]]) -> None:
+def in_browser(path: Path, check: Callable[[Page], Awaitable[None]], *, width: int = 1280) -> None:
     async def open_and_check() -> None:
         async with Browser() as browser:
-            page = await browser.open(path)
+            page = await browser.open(path, width=width)
             await page.until("document.documentElement.dataset.drawn")
             await check(page)
             assert page.complaints == []
@@ -270,3 +271,36 @@ def test_a_browser_draws_zooms_and_changes_colours(made: str, tmp_path: Path) ->
         assert await page.value("typeof window.alerted") == "undefined"
 
     in_browser(path, check)
+
+
+@pytest.mark.skipif(chromium() is None, reason="no Chromium on this machine")
+@pytest.mark.parametrize("width", [400, 1280])
+def test_the_names_of_a_panel_do_not_touch_the_panel_above(tmp_path: Path, width: int) -> None:
+    samples = Samples()
+    for moment_ns in range(0, ns(12), ns(0.5)):
+        for name in (GPU_ACTIVE, GPU_SM_ACTIVE):
+            samples.add(moment_ns, "gpu:GPU-1", name, 0.5)
+        samples.add(moment_ns, "host", HOST_CPU, 0.4)
+        for name in ("num_requests_running", "num_requests_waiting", "kv_cache_usage_perc"):
+            samples.add(moment_ns, "server", f"vllm:{name}", 0.3)
+    path = tmp_path / "page.html"
+    path.write_text(page_of(a_run(tmp_path, telemetry=samples)), encoding="utf-8")
+    rooms = """(() => {
+      const plot = document.querySelector('.plot'), top = plot.getBoundingClientRect().top;
+      const panels = Object.keys(plot._fullLayout).filter((name) => /^yaxis\\d*$/.test(name));
+      return panels.slice(1).map((name, place) => {
+        const above = plot._fullLayout[panels[place]];
+        const names = plot.querySelector('.' + name.replace('yaxis', 'legend')).getBoundingClientRect();
+        const room = names.top - top - above._offset - above._length;
+        return [room, plot._fullLayout[name]._offset + top - names.bottom];
+      });
+    })()"""
+
+    async def check(page: Page) -> None:
+        found = await page.value(rooms)
+        assert len(found) == 6
+        for above, below in found:
+            assert above > 5
+            assert below > -5
+
+    in_browser(path, check, width=width)
