@@ -9,7 +9,7 @@ from typing import Any
 
 import httptools
 
-from loadgen.replay.alike import PLAIN, is_text
+from loadgen.replay.alike import PLAIN, Alike, is_text
 from loadgen.replay.clock import RunClock
 from loadgen.replay.connection_count import ConnectionCount
 from loadgen.replay.exchange import Exchange
@@ -34,6 +34,7 @@ class Connection(asyncio.Protocol):
     """
 
     __slots__ = (
+        "_alike",
         "_clock",
         "_count",
         "_has_read",
@@ -47,6 +48,7 @@ class Connection(asyncio.Protocol):
         "_on_closed",
         "_on_ended",
         "_on_idle",
+        "_on_token",
         "_on_unanswered",
         "_parser",
         "_read_ns",
@@ -75,6 +77,8 @@ class Connection(asyncio.Protocol):
         self._on_unanswered = on_unanswered
         self._known_heads = known_heads
         self._count = count
+        self._alike: Alike | None = None  # of the exchange, where a chunk is what comes next
+        self._on_token: Callable[[int], None]
         self._transport: Any = None
         self._parser: Any = None  # None while nothing but a known head and whole chunks has come
         self._head: Head | None = None  # of this answer, where it is known
@@ -101,7 +105,8 @@ class Connection(asyncio.Protocol):
         self.exchange = exchange
         self.is_reported = False
         self._request = request
-        self._parser = self._head = None
+        self._parser = self._head = self._alike = None
+        self._on_token = exchange.token_ns.append
         self._has_read = False
         self._head_bytes = 0
         self._is_between_chunks = False
@@ -112,6 +117,7 @@ class Connection(asyncio.Protocol):
 
     def abort(self) -> None:
         """Close at once, without waiting for anything."""
+        self._alike = None  # what still comes is not counted
         if self._transport is not None:
             self._transport.abort()
 
@@ -122,30 +128,32 @@ class Connection(asyncio.Protocol):
         self._count.open()
 
     def data_received(self, data: bytes) -> None:
-        # The stamp comes before any parsing: our own work must not look like the target's.
-        read_ns = self._read_ns = (
-            monotonic_ns() - self._clock.start_monotonic_ns
-        )  # clock.now_ns without a call
+        # The stamp comes before any parsing: our own work must not look like the target's. (It is clock.now_ns(),
+        # without the call.)
+        read_ns = monotonic_ns() - self._clock.start_monotonic_ns
+        alike = self._alike
+        # Nearly every read is a chunk of one event. What this costs is most of what an event costs.
+        if (
+            alike is not None
+            and (line := _LINE_OF_CHUNK.get(len(data)))
+            and data.startswith(line)
+            and data.startswith(alike.before, len(line))
+            and data.endswith(alike.chunk_after)
+            and (text := data[len(line) + alike.start : -alike.chunk_tail])
+            and (not text.translate(None, PLAIN) or is_text(text))
+        ):
+            self._on_token(read_ns)
+            return
         exchange = self.exchange
         if exchange is None:
             self.abort()  # nobody asked: what comes cannot be an answer
             return
-        if self._is_between_chunks:
-            alike = exchange.alike
-            # Nearly every read. What this costs is most of what an event costs.
-            if (
-                alike is not None
-                and (line := _LINE_OF_CHUNK.get(len(data)))
-                and data.startswith(line)
-                and data.startswith(alike.before, len(line))
-                and data.endswith(alike.chunk_after)
-                and (text := data[len(line) + alike.start : -alike.chunk_tail])
-                and (not text.translate(None, PLAIN) or is_text(text))
-            ):
-                exchange.last_event_ns = read_ns
-                exchange.token_ns.append(read_ns)
-                return
-        elif self._parser is None:
+        self._take(exchange, data, read_ns)
+        self._alike = exchange.alike if self._is_between_chunks else None
+
+    def _take(self, exchange: Exchange, data: bytes, read_ns: int) -> None:
+        self._read_ns = read_ns
+        if self._parser is None and not self._is_between_chunks:
             data = self._take_known_head(exchange, data, read_ns)
         if self._is_between_chunks:
             data = self._take_chunks(exchange, data, read_ns)

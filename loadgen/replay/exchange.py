@@ -54,6 +54,7 @@ class Exchange:
         "_familiar",
         "_has_finish",
         "_is_event_stream",
+        "_last_event_ns",
         "_looked_at",
         "_read_event",
         "_reader",
@@ -71,7 +72,6 @@ class Exchange:
         "headers_ns",
         "held_payload",
         "index",
-        "last_event_ns",
         "last_token_ns",
         "num_reconnects",
         "num_retries",
@@ -118,7 +118,7 @@ class Exchange:
         self.first_byte_ns: int | None = None
         self.first_answer_token_ns: int | None = None
         self.last_token_ns: int | None = None
-        self.last_event_ns: int | None = None
+        self._last_event_ns: int | None = None
         self.end_ns: int | None = None
         self.outcome: Outcome | None = None
         self.error: str | None = None
@@ -145,9 +145,16 @@ class Exchange:
     def on_sent(self, now_ns: int) -> None:
         """The first byte goes to a socket now. The first time counts; limits count from the attempt's."""
         if self.attempt_sent_ns is None:
-            self.attempt_sent_ns = self.last_event_ns = now_ns
+            self.attempt_sent_ns = self._last_event_ns = now_ns
             if self.sent_ns is None:
                 self.sent_ns = now_ns
+
+    @property
+    def last_event_ns(self) -> int | None:
+        """When it was sent, or anything came of its answer; None before that."""
+        if self.token_ns and self._last_event_ns is not None:
+            return max(self._last_event_ns, self.token_ns[-1])
+        return self._last_event_ns
 
     @property
     def num_coalesced(self) -> int:
@@ -171,7 +178,7 @@ class Exchange:
     def on_headers(self, status_code: int, headers: dict[bytes, bytes], now_ns: int) -> None:
         """The head of the answer is complete. headers: names in lower case."""
         self.status_code = status_code
-        self.headers_ns = self.last_event_ns = now_ns
+        self.headers_ns = self._last_event_ns = now_ns
         content_type = headers.get(b"content-type", b"")
         self._is_event_stream = self.stream and 200 <= status_code < 300 and self._can_stream(content_type)
         encoding = headers.get(b"content-encoding", b"identity").strip().lower()
@@ -196,12 +203,11 @@ class Exchange:
             and data.endswith(alike.after)
             and is_text(data, alike.start, len(data) - alike.tail)
         ):
-            self.last_event_ns = now_ns
             self.token_ns.append(now_ns)
             return
         if self.first_byte_ns is None:
             self.first_byte_ns = now_ns
-        self.last_event_ns = now_ns
+        self._last_event_ns = now_ns
         if self.outcome is not None:
             return
         if self._decoder is not None:
