@@ -16,6 +16,7 @@ loadgen makes its requests ahead; what that takes is measured apart and added.
 from __future__ import annotations
 
 import argparse
+import asyncio
 import json
 import os
 import shutil
@@ -32,15 +33,19 @@ from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.parquet as pq
-from client_speed import Load, even_trace
+import pyarrow.compute as pc
+from client_speed import Load
 
 from loadgen.plan.prompts import PromptMaker
 from loadgen.plan.schedule import SCHEMA
+from loadgen.replay.coordinator import run_workers
 from loadgen.replay.dialects import dialect_named
 from loadgen.replay.payloads import Asking, Payloads
-from loadgen.replay.target import Target
-from loadgen.trace.parquet import write_trace
+from loadgen.replay.run_folder import read_journal
+from loadgen.replay.target import Target, Timeouts
+from loadgen.replay.worker import WorkerSettings
+from loadgen.replay.worker_process import WorkerProcesses
+from loadgen.replay.workers import WorkerTask
 
 PORT = 9310
 GAP_US = 2000
@@ -110,56 +115,56 @@ def floor_cpu_s(folder: Path, load: Load, core: int, *, realtime: bool) -> float
     return float(said["cpu_s"])
 
 
-def own_run(folder: Path, load: Load, core: int, *, realtime: bool) -> tuple[float, float, float]:
-    """The real command with one worker: CPU s, lateness p99 in ms, share of coalesced events."""
-    out = folder / f"runs-{time.monotonic_ns()}"
-    flags = ["--url", f"http://127.0.0.1:{PORT}", "--model", "mock", "--out-dir", str(out), "--workers", "1"]
-    ran = subprocess.run(
-        [sys.executable, "-m", "loadgen", "replay", str(folder / "trace.parquet"), *flags]
-        + (["--realtime"] if realtime else []),
-        capture_output=True,
-        text=True,
-        check=False,
-        preexec_fn=lambda: os.sched_setaffinity(0, {core}),
-    )
-    if ran.returncode not in (0, 4):
-        sys.exit(ran.stderr)
-    (run,) = out.iterdir()
-    facts = json.loads((run / "run.json").read_text(encoding="utf-8"))
-    names = ["num_chunks", "num_coalesced", "sent_ns", "planned_ns"]
-    records = {
-        name: np.asarray(column)
-        for name, column in zip(names, pq.read_table(run / "requests.parquet", columns=names), strict=True)
-    }
-    num_events = int(records["num_chunks"].sum())
-    if num_events != load.num_requests * load.num_events:
-        sys.exit(f"client_floor: loadgen had {num_events} events of {load.num_requests * load.num_events}")
-    late_ms = (records["sent_ns"] - records["planned_ns"]) / 1e6
-    return (
-        float(facts["generator"]["workers"][0]["cpu_s"]),
-        float(np.percentile(late_ms, 99)),
-        float(records["num_coalesced"].sum() / num_events),
-    )
-
-
-def making_cpu_s(load: Load) -> float:
-    """What it takes to make the requests, which a worker does ahead."""
+def share_of(load: Load) -> pa.Table:
+    """Evenly spaced requests as the table of a schedule."""
     count = load.num_requests
     given = {
-        "planned_ns": np.arange(count),
+        "planned_ns": (np.arange(count) * (1e9 / load.rate_per_s)).astype(np.int64),
         "trace_row": np.arange(count, dtype=np.int32),
         "copy": np.zeros(count, np.int16),
         "window": pa.array(["baseline"] * count).dictionary_encode(),
         "input_tokens": np.full(count, 100, np.int32),
         "output_tokens": np.full(count, load.num_events, np.int32),
     }
-    share = pa.table(
+    return pa.table(
         {name: given.get(name, pa.nulls(count, SCHEMA.field(name).type)) for name in SCHEMA.names}
     ).cast(SCHEMA)
-    target = Target("http://127.0.0.1", "http", "127.0.0.1", 80, "127.0.0.1")
+
+
+TARGET = Target(f"http://127.0.0.1:{PORT}", "http", "127.0.0.1", PORT, "127.0.0.1")
+ASKING = Asking("chat", "mock", "floor", stream=True)
+
+
+def own_run(folder: Path, load: Load, core: int, *, realtime: bool) -> tuple[float, float, float]:
+    """One worker of a real run, its records journalled: CPU s, lateness p99 in ms, share of coalesced events."""
+    task = WorkerTask(
+        worker=0,
+        share=share_of(load),
+        settings=WorkerSettings(TARGET, Timeouts(total_s=60.0), drain_s=5.0, realtime=realtime),
+        asking=ASKING,
+        prompts=PromptMaker(),
+        journal_path=folder / f"worker-{time.monotonic_ns()}.arrows",
+    )
+    everywhere = os.sched_getaffinity(0)
+    os.sched_setaffinity(0, {core})  # the worker inherits it
+    try:
+        ending = asyncio.run(run_workers(WorkerProcesses([task]), [0], lambda *_: None, lambda _: None))
+    finally:
+        os.sched_setaffinity(0, everywhere)
+    records = read_journal([task.journal_path])
+    num_events = pc.sum(records.column("num_chunks")).as_py()
+    if num_events != load.num_requests * load.num_events:
+        sys.exit(f"client_floor: loadgen had {num_events} events of {load.num_requests * load.num_events}")
+    late_ms = pc.subtract(records.column("sent_ns"), records.column("planned_ns")).to_numpy() / 1e6
+    coalesced = pc.sum(records.column("num_coalesced")).as_py() / num_events
+    return float(ending.workers[0]["cpu_s"]), float(np.percentile(late_ms, 99)), coalesced
+
+
+def making_cpu_s(load: Load) -> float:
+    """What it takes to make the requests, which a worker does ahead."""
+    share = share_of(load)
     started_s = time.process_time()
-    payloads = Payloads(share, target, dialect_named("chat"), PromptMaker(), Asking("chat", "mock", "floor"))
-    payloads.build_ahead(lambda: True)
+    Payloads(share, TARGET, dialect_named("chat"), PromptMaker(), ASKING).build_ahead(lambda: True)
     return time.process_time() - started_s
 
 
@@ -197,7 +202,6 @@ def main() -> None:
 
 def one_round(folder: Path, load: Load, asked: argparse.Namespace) -> Round:
     client_core, server_core = asked.cores
-    write_trace(even_trace(load), folder / "trace.parquet")
     with mock_server(folder, server_core, realtime=asked.realtime):
         floor_s = floor_cpu_s(folder, load, client_core, realtime=asked.realtime)
         cpu_s, p99_ms, coalesced = own_run(folder, load, client_core, realtime=asked.realtime)
