@@ -111,6 +111,29 @@ def test_a_body_that_cannot_be_served_is_refused_with_its_value(
     assert said in caught.value.message
 
 
+@pytest.mark.parametrize(
+    ("prompt", "answer", "said"),
+    [
+        (100, 100, None),
+        (200, 56, None),
+        (200, 57, "200 prompt tokens + 57 max_tokens = 257, more than the model length of 256"),
+        (200, 100, "200 prompt tokens + 100 max_tokens = 300, more than the model length of 256"),
+        (300, 1, "300 prompt tokens + 1 max_tokens = 301, more than the model length of 256"),
+        (256, 0, "max_tokens is 0"),
+    ],
+)
+def test_what_is_longer_than_a_slot_of_the_cache_is_refused_with_the_numbers(
+    prompt: int, answer: int, said: str | None
+) -> None:
+    body = json.dumps({"prompt": "x" * prompt, "max_tokens": answer}).encode()
+    if said is None:
+        assert parse_request("text", body, max_model_len=256, default_seed=0).num_prompt_tokens == prompt
+    else:
+        with pytest.raises(BadRequest) as caught:
+            parse_request("text", body, max_model_len=256, default_seed=0)
+        assert said in caught.value.message
+
+
 @pytest.mark.parametrize("body", [b"", b"{", b"[]", b"\xff", b"null"])
 def test_what_is_no_object_is_refused(body: bytes) -> None:
     with pytest.raises(BadRequest, match="the body is not"):

@@ -217,6 +217,17 @@ def test_a_request_that_cannot_be_served_is_told_why(server: Server, body: Any, 
     assert error["code"] == 400 and all(number in error["message"] for number in numbers)
 
 
+@pytest.mark.parametrize("policy", ["serial", "fixed-window", "dynamic", "continuous"])
+def test_one_that_is_too_long_stops_nobody_behind_it(policy: str, tmp_path: Path) -> None:
+    with started(tmp_path, "--policy", policy, "--max-model-len", "256", "--timeout", "none") as server:
+        running = server.begin(max_tokens=200)
+        assert server.complete(prompt="x" * 200, max_tokens=100).status == 400
+        assert server.complete(prompt="x" * 100, max_tokens=100).json["usage"]["total_tokens"] == 200
+        assert b"[DONE]" in _all(running)
+        server.until("vllm:num_requests_running", 0)
+        assert server.meter("vllm:kv_cache_usage_perc") == 0
+
+
 def test_the_largest_request_that_fits_is_served(server: Server) -> None:
     assert server.complete(prompt="x" * 504, max_tokens=8).json["usage"]["total_tokens"] == 512
 
