@@ -60,6 +60,12 @@ def test_at_every_moment_as_many_have_been_sent_as_the_curve_says(curve: RateCur
     assert abs(sent - expected(curve, until_s)) <= 1.501
 
 
+@pytest.mark.parametrize(("length_s", "count"), [(2.0, 2), (2.4, 2), (2.5, 3), (2.6, 3)])
+def test_half_a_request_is_rounded_up(length_s: float, count: int) -> None:
+    curve = RateCurve(((0.0, 1.0), (length_s, 1.0)))
+    assert plan(TRACE, Shape(rate=curve, arrivals=UNIFORM)).num_requests == count
+
+
 def test_a_step_is_two_points_at_one_time() -> None:
     curve = RateCurve(((0, 2), (5, 2), (5, 10), (10, 10)))
     schedule = plan(TRACE, Shape(rate=curve, arrivals=UNIFORM))

@@ -139,6 +139,13 @@ class TestNumber:
         assert offsets_s(schedule) == rows
         assert rows != list(range(0, 60, 2))
 
+    @pytest.mark.parametrize("seed", range(5))
+    def test_fewer_come_from_all_over_the_length(self, seed: int) -> None:
+        trace = trace_of([second / 10 for second in range(2000)])
+        offsets = offsets_s(plan(trace, Shape(scale_rate=0.5, seed=seed)))
+        counts, _ = np.histogram(offsets, bins=5, range=(0.0, 200.0))
+        assert (abs(counts - 200) < 60).all(), counts  # six standard deviations of a draw without replacement
+
     def test_thinned_independent_arrivals_stay_as_uneven(self) -> None:
         # Each second one of them would be twice as even.
         moments = np.cumsum(np.random.default_rng(2).exponential(0.05, 40_000)).tolist()
