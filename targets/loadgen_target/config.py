@@ -195,6 +195,30 @@ class ServerConfig:
     step_log: Path | None = None
     ready_file: Path | None = None
 
+    def __post_init__(self) -> None:
+        _at_least("--max-queue-size", self.max_queue_size, 1)
+        _at_least("--preprocess-workers", self.preprocess_workers, 1)
+        _at_least("--shutdown-timeout", self.shutdown_timeout_s, 0)
+        if not 0 <= self.port <= 65535:
+            raise ConfigError(f"--port is {self.port}", hint="give 0 (a free port) to 65535")
+        if self.timeout_s is not None and not self.timeout_s > 0:
+            raise ConfigError("--timeout is not above 0", hint="give a duration such as 3s, or none")
+        for option, path in (
+            ("--request-log", self.request_log),
+            ("--step-log", self.step_log),
+            ("--ready-file", self.ready_file),
+        ):
+            if path is not None and not path.absolute().parent.is_dir():
+                raise ConfigError(f"{option} {path}: the folder does not exist", hint="make it first")
+            if path is not None and path.is_dir():
+                raise ConfigError(f"{option} {path} is a folder", hint="give the name of a file in it")
+            if path is not None and not os.access(path.absolute().parent, os.W_OK):
+                raise ConfigError(
+                    f"{option} {path}: the folder cannot be written to", hint="give another one"
+                )
+        if self.request_log is not None and self.request_log == self.step_log:
+            raise ConfigError("--request-log and --step-log name the same file", hint="give two files")
+
     @property
     def told(self) -> dict[str, Any]:
         """The settings that decide how requests are served, by flag, for a report to keep."""
@@ -220,30 +244,6 @@ class ServerConfig:
             "tokenizer": None if engine.tokenizer is None else engine.tokenizer.name,
             "restart_engine": self.restarts_engine,
         }
-
-    def __post_init__(self) -> None:
-        _at_least("--max-queue-size", self.max_queue_size, 1)
-        _at_least("--preprocess-workers", self.preprocess_workers, 1)
-        _at_least("--shutdown-timeout", self.shutdown_timeout_s, 0)
-        if not 0 <= self.port <= 65535:
-            raise ConfigError(f"--port is {self.port}", hint="give 0 (a free port) to 65535")
-        if self.timeout_s is not None and not self.timeout_s > 0:
-            raise ConfigError("--timeout is not above 0", hint="give a duration such as 3s, or none")
-        for option, path in (
-            ("--request-log", self.request_log),
-            ("--step-log", self.step_log),
-            ("--ready-file", self.ready_file),
-        ):
-            if path is not None and not path.absolute().parent.is_dir():
-                raise ConfigError(f"{option} {path}: the folder does not exist", hint="make it first")
-            if path is not None and path.is_dir():
-                raise ConfigError(f"{option} {path} is a folder", hint="give the name of a file in it")
-            if path is not None and not os.access(path.absolute().parent, os.W_OK):
-                raise ConfigError(
-                    f"{option} {path}: the folder cannot be written to", hint="give another one"
-                )
-        if self.request_log is not None and self.request_log == self.step_log:
-            raise ConfigError("--request-log and --step-log name the same file", hint="give two files")
 
 
 def _at_least(option: str, value: float, least: float) -> None:

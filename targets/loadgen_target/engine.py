@@ -114,12 +114,6 @@ class Engine:
                     self._cut.append(row.cut(status))
                     return
 
-    def abort_all(self, status: Status) -> None:
-        """End everything that waits or runs."""
-        rows = [row.work for row in self._waiting] + [row.work for g in self._groups for row in g.rows]
-        for work in [*self._unprepared, *rows]:
-            self.abort(work.request_id, status)
-
     def step(self) -> Iterator[Outcome]:
         """Drop what is overdue, admit, read new prompts, and run one decode step of each batch."""
         self._expire()

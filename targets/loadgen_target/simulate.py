@@ -1,4 +1,8 @@
-"""Simulation: the real engine and policy on a simulated clock, with a formula in the place of the model."""
+"""Simulation: the real engine and policy on a simulated clock, with a formula in the place of the model.
+
+What the engine does, without torch and without waiting. `loadgen simulate` has a faster model of the engine, and
+tests hold that one against this.
+"""
 
 from __future__ import annotations
 
