@@ -42,6 +42,7 @@ from loadgen.replay.coordinator import run_workers
 from loadgen.replay.dialects import dialect_named
 from loadgen.replay.payloads import Asking, Payloads
 from loadgen.replay.run_folder import read_journal
+from loadgen.replay.share import shares_of
 from loadgen.replay.target import Target, Timeouts
 from loadgen.replay.worker import WorkerSettings
 from loadgen.replay.worker_process import WorkerProcesses
@@ -135,29 +136,37 @@ TARGET = Target(f"http://127.0.0.1:{PORT}", "http", "127.0.0.1", PORT, "127.0.0.
 ASKING = Asking("chat", "mock", "floor", stream=True)
 
 
-def own_run(folder: Path, load: Load, core: int, *, realtime: bool) -> tuple[float, float, float]:
-    """One worker of a real run, its records journalled: CPU s, lateness p99 in ms, share of coalesced events."""
-    task = WorkerTask(
-        worker=0,
-        share=share_of(load),
-        settings=WorkerSettings(TARGET, Timeouts(total_s=60.0), drain_s=5.0, realtime=realtime),
-        asking=ASKING,
-        prompts=PromptMaker(),
-        journal_path=folder / f"worker-{time.monotonic_ns()}.arrows",
-    )
+def own_run(
+    folder: Path, load: Load, core: int, *, workers: int, realtime: bool
+) -> tuple[float, float, float]:
+    """The workers of a real run, their records journalled: CPU s, lateness p99 in ms, share of coalesced events."""
+    tasks = [
+        WorkerTask(
+            worker=worker,
+            share=share,
+            settings=WorkerSettings(TARGET, Timeouts(total_s=60.0), drain_s=5.0, realtime=realtime),
+            asking=ASKING,
+            prompts=PromptMaker(),
+            journal_path=folder / f"worker-{worker}-{time.monotonic_ns()}.arrows",
+        )
+        for worker, share in enumerate(shares_of(share_of(load), workers))
+    ]
     everywhere = os.sched_getaffinity(0)
     os.sched_setaffinity(0, {core})  # the worker inherits it
     try:
-        ending = asyncio.run(run_workers(WorkerProcesses([task]), [0], lambda *_: None, lambda _: None))
+        ending = asyncio.run(
+            run_workers(WorkerProcesses(tasks), range(workers), lambda *_: None, lambda _: None)
+        )
     finally:
         os.sched_setaffinity(0, everywhere)
-    records = read_journal([task.journal_path])
+    records = read_journal([task.journal_path for task in tasks])
     num_events = pc.sum(records.column("num_chunks")).as_py()
     if num_events != load.num_requests * load.num_events:
         sys.exit(f"client_floor: loadgen had {num_events} events of {load.num_requests * load.num_events}")
     late_ms = pc.subtract(records.column("sent_ns"), records.column("planned_ns")).to_numpy() / 1e6
     coalesced = pc.sum(records.column("num_coalesced")).as_py() / num_events
-    return float(ending.workers[0]["cpu_s"]), float(np.percentile(late_ms, 99)), coalesced
+    cpu_s = sum(float(worker["cpu_s"]) for worker in ending.workers)
+    return cpu_s, float(np.percentile(late_ms, 99)), coalesced
 
 
 def making_cpu_s(load: Load) -> float:
@@ -179,6 +188,7 @@ def main() -> None:
     )
     parser.add_argument("--seconds", type=float, default=3.0)
     parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--workers", type=int, default=1, help="of loadgen, on the one core")
     parser.add_argument("--realtime", action="store_true", help="all of them before other work (needs root)")
     parser.add_argument(
         "--cores",
@@ -204,7 +214,9 @@ def one_round(folder: Path, load: Load, asked: argparse.Namespace) -> Round:
     client_core, server_core = asked.cores
     with mock_server(folder, server_core, realtime=asked.realtime):
         floor_s = floor_cpu_s(folder, load, client_core, realtime=asked.realtime)
-        cpu_s, p99_ms, coalesced = own_run(folder, load, client_core, realtime=asked.realtime)
+        cpu_s, p99_ms, coalesced = own_run(
+            folder, load, client_core, workers=asked.workers, realtime=asked.realtime
+        )
     return Round(floor_s, cpu_s + making_cpu_s(load), p99_ms, coalesced)
 
 
