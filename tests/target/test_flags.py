@@ -19,6 +19,26 @@ def test_without_flags_it_batches_continuously_on_the_cpu_within_3_seconds() -> 
     assert (config.timeout_s, config.max_queue_size, config.overload_status) == (3.0, 64, 429)
 
 
+def test_null_takes_all_that_come_and_has_no_models_name() -> None:
+    config = parse_flags(["--policy", "null"])
+    policy = config.engine.policy
+    assert (policy.max_batch_size, policy.max_num_batched_tokens) == (1024, 1_000_000)
+    assert config.served_model_name == "null"
+    assert parse_flags(["--policy", "null", "--max-batch-size", "4"]).engine.policy.max_batch_size == 4
+
+
+def test_a_model_has_its_presets_name_unless_told_another() -> None:
+    assert parse_flags(["--preset", "tiny"]).served_model_name == "tiny"
+    assert parse_flags(["--preset", "tiny", "--served-model-name", "mine"]).served_model_name == "mine"
+
+
+@pytest.mark.parametrize(("cores", "threads"), [(1, 1), (2, 1), (3, 2), (16, 15)])
+def test_a_step_leaves_a_core_to_the_rest(cores: int, threads: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("os.sched_getaffinity", lambda pid: set(range(cores)), raising=False)
+    assert parse_flags([]).engine.num_threads == threads
+    assert parse_flags(["--num-threads", "7"]).engine.num_threads == 7
+
+
 def test_serial_preprocesses_inline_unless_told_otherwise() -> None:
     assert parse_flags(["--policy", "serial"]).engine.is_inline
     assert not parse_flags(["--policy", "serial", "--pipeline", "staged"]).engine.is_inline

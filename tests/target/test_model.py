@@ -25,6 +25,8 @@ POLICIES = {
     "fixed-window": PolicyConfig("fixed-window"),
     "dynamic": PolicyConfig("dynamic"),
     "dynamic, two in flight": PolicyConfig("dynamic", max_inflight_batches=2, max_batch_size=4),
+    # Less rows in a batch than a step is padded to: what would fill it up is the other batch's.
+    "dynamic, two of two rows": PolicyConfig("dynamic", max_inflight_batches=2, max_batch_size=2),
     "dynamic, each answers alone": PolicyConfig("dynamic", release="request"),
     "continuous": PolicyConfig("continuous"),
     "continuous, three rows": PolicyConfig("continuous", max_batch_size=3),

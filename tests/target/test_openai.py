@@ -63,6 +63,20 @@ def test_a_body_of_a_benchmark_with_fields_that_are_not_known() -> None:
 
 
 @pytest.mark.parametrize(
+    ("stop", "stops"),
+    [
+        (None, ()),
+        ("end", (b"end",)),
+        (["a", "\u00e9"], (b"a", b"\xc3\xa9")),
+        ("", ()),  # it would end every answer before it begins
+        (["", "b"], (b"b",)),
+    ],
+)
+def test_stop_texts_are_bytes_and_an_empty_one_is_none(stop: Any, stops: tuple[bytes, ...]) -> None:
+    assert parsed("text", prompt="hello", stop=stop).sampling.stops == stops
+
+
+@pytest.mark.parametrize(
     ("fields", "max_tokens"),
     [
         ({}, 95),
