@@ -175,7 +175,6 @@ class Connection(asyncio.Protocol):
             return data
         exchange.on_headers(head.status_code, head.headers, read_ns)
         self._is_between_chunks = True
-        self._reads_to_close = False
         return data[len(head.text) :]
 
     def _parse(self, exchange: Exchange, data: bytes, read_ns: int) -> None:
@@ -207,7 +206,7 @@ class Connection(asyncio.Protocol):
         text = head_of(data)
         self._parser.feed_data(text)
         headers = self._headers
-        has_chunks = headers.get(b"transfer-encoding") == b"chunked" and b"content-length" not in headers
+        has_chunks = headers.get(b"transfer-encoding") == b"chunked"
         if has_chunks and exchange.status_code is not None and self.exchange is exchange:
             is_kept_alive = self._parser.should_keep_alive()
             self._known_heads.learn(Head(text, exchange.status_code, headers, is_kept_alive))

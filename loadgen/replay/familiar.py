@@ -26,7 +26,7 @@ class Familiar:
     def told(self, read: Callable[[bytes, bytes], Told], name: bytes, event: bytes) -> Told:
         """What read(name, event) says or, of an event like this one, has said."""
         id_end = event.find(b'"', len(_ID), _LONGEST)
-        if name or id_end < 0 or not event.startswith(_ID) or not _is_plain(event[len(_ID) : id_end]):
+        if name or not event.startswith(_ID) or not _is_plain(event[len(_ID) : id_end]):
             return read(name, event)
         rest = event[id_end:]
         told = self._told.get(rest)

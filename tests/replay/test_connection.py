@@ -15,6 +15,7 @@ from loadgen.replay.dialects import dialect_named
 from loadgen.replay.exchange import Exchange
 from loadgen.replay.familiar import Familiar
 from loadgen.replay.known_heads import KnownHeads
+from loadgen.replay.request_record import Outcome
 from loadgen.testing import Send as SendStep
 from loadgen.testing import chat_stream
 
@@ -155,6 +156,7 @@ WHOLE = [HEAD + chunk(event("a")), chunk(DONE) + LAST]
     b"HTTP/1.1 103 Early Hints\r\nTransfer-Encoding: chunked\r\n\r\n",
     b"HTTP/1.1 200 OK\r\nTransfer-Encoding: gzip, chunked\r\n\r\n",
     b"HTTP/1.1 twohundred OK\r\nTransfer-Encoding: chunked\r\n\r\n",
+    HEAD.replace(b"\r\n\r\n", b"\r\nContent-Length: 9\r\n\r\n"),
     HEAD[:-1],
 ])  # fmt: skip
 def test_a_head_that_no_chunks_follow_is_always_read(head: bytes) -> None:
@@ -196,3 +198,91 @@ def test_heads_that_never_come_again_are_not_hoarded() -> None:
     for number in range(1000):
         told_by([HEAD.replace(b"\r\n\r\n", b"\r\nX-Number: %d\r\n\r\n" % number), LAST], heads)
     assert len(heads) < 300
+
+
+def told_one_byte_at_a_time(reads: list[bytes]) -> tuple[Any, ...]:
+    body = b"".join(reads)
+    return told_by([HEAD, *(body[at : at + 1] for at in range(len(body)))])
+
+
+LEARNT = [chunk(event("a")), chunk(event("b")), chunk(event("c"))]
+EMPTY = event("x").replace(b'"content":"x"', b'"content":"","y":""')
+INNER = chunk(event("d"))
+
+
+@pytest.mark.parametrize("reads", [
+    [chunk(event("d")).replace(b"%x" % len(event("d")), b"%x" % (len(event("d")) + 1), 1)],
+    [chunk(event("d").replace(b"content", b"kontent"))],
+    [chunk(event("d").replace(b'"finish_reason":null', b'"finish_reason":"no"'))],
+    [chunk(event("d").replace(b"null", b"true"))],
+    [chunk(EMPTY)],
+    [chunk(event("d") * 2)],
+    [chunk(event("d"))[:-3], chunk(event("d"))[-3:]],
+    [b"%x\r\n" % len(INNER), INNER, b"\r\n"],  # a chunk that holds what looks like one
+    [chunk(b": ping\n"), chunk(event("d"))],  # between chunks, within an event
+], ids=range(9))  # fmt: skip
+def test_what_is_nearly_like_the_events_before_it_is_read(reads: list[bytes]) -> None:
+    rest = [*LEARNT, *reads, chunk(event("e")), chunk(b"data: [DONE]\n\n"), LAST]
+    assert told_by([HEAD, *rest]) == told_one_byte_at_a_time(rest)
+
+
+class Carried:
+    """A connection with an exchange on its way, and what it has told."""
+
+    def __init__(self, heads: KnownHeads, num_before: int = 0) -> None:
+        self.ended: list[Exchange] = []
+        self.unanswered: list[Exchange] = []
+        self.connection = Connection(
+            RunClock(0),
+            self.ended.append,
+            lambda _: None,
+            lambda _: None,
+            lambda exchange, _: self.unanswered.append(exchange),
+            heads,
+            ConnectionCount(),
+        )
+        self.connection.connection_made(Wire())  # type: ignore[arg-type]
+        for _ in range(num_before):
+            self.begin()
+            for read in WHOLE:
+                self.connection.data_received(read)
+        self.exchange = self.begin()
+
+    def begin(self) -> Exchange:
+        exchange = Exchange(0, 0, dialect_named("chat"), stream=True)
+        exchange.dispatched_ns = 0
+        self.connection.send(exchange, b"GET")
+        return exchange
+
+
+def test_what_comes_after_the_connection_was_given_up_is_not_counted() -> None:
+    carried = Carried(KnownHeads())
+    for read in (HEAD, *LEARNT):
+        carried.connection.data_received(read)
+    carried.exchange.stop(Outcome.UNFINISHED, 1)
+    carried.connection.abort()
+    carried.connection.data_received(chunk(event("d")))
+    assert len(carried.exchange.token_ns) == 3
+
+
+def test_the_moment_of_a_known_head_stays_when_the_parser_is_needed_later() -> None:
+    heads = KnownHeads()
+    Carried(heads, num_before=1)
+    carried = Carried(heads)
+    carried.connection.data_received(HEAD)
+    headers_ns = carried.exchange.headers_ns
+    carried.connection.data_received(chunk(event("a"))[:20])
+    assert carried.exchange.headers_ns == headers_ns
+    assert carried.exchange.first_byte_ns is not None
+
+
+@pytest.mark.parametrize(("reads", "is_tried_again"), [([], True), ([b"HTTP/1.1 2"], False), ([HEAD], False)])
+def test_only_a_kept_connection_that_gave_no_byte_is_tried_again(
+    reads: list[bytes], is_tried_again: bool
+) -> None:
+    carried = Carried(KnownHeads(), num_before=1)
+    for read in reads:
+        carried.connection.data_received(read)
+    carried.connection.connection_lost(None)
+    assert (carried.unanswered == [carried.exchange]) == is_tried_again
+    assert (carried.exchange.outcome is None) == is_tried_again

@@ -107,6 +107,29 @@ def test_the_like_of_a_block_is_known_from_an_earlier_stream() -> None:
     assert not alike.matches(block(chat("a", {"content": "z"})))
 
 
+@pytest.mark.parametrize("event", [
+    chat("bb", {"kontent": "yy"}),
+    chat("bb", {"content": "yy"}, "stop"),
+    chat("bb", {"content": 'y"y'}),
+    chat("bb", {"content": ""}),
+    chat('b"b', {"content": "yy"}),
+    chat("bb", {"content": "yy"})[1:],
+    chat("bb", {"content": "yy"}).replace(b"null", b"true"),
+    chat("bb", {"content": "yy"}).replace(b'"bb"', b'"bb\\"'),
+])  # fmt: skip
+def test_a_block_that_differs_in_more_than_id_and_text_is_none_of_the_earlier_ones(event: bytes) -> None:
+    familiar = Familiar()
+    first = chat("a", {"content": "x"})
+    familiar.alike_of(block(first), first, (b"content",))
+    assert familiar.alike_of(block(event), event, ()) is None
+
+
+def test_an_id_that_is_too_long_to_be_looked_through_is_read() -> None:
+    familiar = Familiar()
+    for content, told in (("", TOLD_NOTHING), ("x", TOLD_ANSWER)):
+        assert counting(familiar, chat("a" * 5000, {"content": content})) == (told, 1)
+
+
 def test_events_that_never_come_again_are_not_hoarded() -> None:
     familiar = Familiar()
     for number in range(1000):

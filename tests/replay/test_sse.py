@@ -63,6 +63,7 @@ def test_an_event_comes_with_the_read_that_completed_it() -> None:
         ((b"id: 7\nretry: 10\ndata: a\n\n",), [b"a"]),
         ((b"\xef\xbb\xbfdata: a\n\n",), [b"a"]),  # a byte order mark at the start
         ((b"\xef", b"\xbb\xbfdata: a\n\n"), [b"a"]),
+        ((b"data: a\n\n", b"\xef\xbb\xbfdata: b\n\n"), [b"a"]),  # and nowhere else
         ((b"\ndata: a\n\n",), [b"a"]),  # a newline as the first byte
         ((b"data: a\n\n", b"\n", b"data: b\n\n"), [b"a", b"b"]),
         ((b"data\n\n",), [b""]),  # a field name alone is a field with an empty value
