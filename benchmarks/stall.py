@@ -1,6 +1,6 @@
 """A server that stalls for 15 of 30 s: what latency from the plan says of it, and what latency from the send says.
 
-usage: python benchmarks/stall.py [--rate 10]
+usage: python benchmarks/stall.py [--rate 5]
 
 Requests come evenly for 30 s at a loopback server that answers at once, save from 7.5 s to 22.5 s: what comes
 then is answered at the end of that. They are sent in two ways: one at a time (--max-concurrency 1, as a closed
@@ -45,7 +45,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("--rate", type=float, default=10.0)
+    parser.add_argument("--rate", type=float, default=5.0)
     rate_per_s = parser.parse_args().rate
     load = Load(rate_per_s, 2, round(rate_per_s * SECONDS))
     print("".join(f"{cell:>18}" for cell in ("", "latency mean", "p99", "service mean", "p99", "run")))
