@@ -70,7 +70,7 @@ class WorkerActor:
         while not running.done():
             await asyncio.wait([running], timeout=tell_every_s)
             if said:
-                told = list(said) if parts is None else [_together(said)]
+                told: Said = list(said) if parts is None else [_together(said)]
                 said.clear()
                 yield told
         health = await running
