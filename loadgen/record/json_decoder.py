@@ -69,7 +69,7 @@ class JsonDecoder:
             if inexact:
                 _, digits = self._decoded(self._digits, data, num_lines, inexact)
                 columns |= {path: [_exact_value(raw) for raw in column] for path, column in digits.items()}
-        except (msgspec.DecodeError, UnicodeDecodeError, orjson.JSONDecodeError) as exc:
+        except (msgspec.DecodeError, UnicodeDecodeError, orjson.JSONDecodeError, RecursionError) as exc:
             raise UnevenBlockError from exc
         return kept, columns
 

@@ -149,7 +149,8 @@ class Recorder:
 
     def _advice(self, findings: Findings) -> str:
         """What to look at when no request was found."""
-        if self._settings.time_field is not None and findings.num_malformed and self._fields_there:
+        is_time_bad = any(place.reason.startswith("the time ") for place in findings.malformed)
+        if self._settings.time_field is not None and is_time_bad and self._fields_there:
             return f"is {self._settings.time_field} the field of the time?{self._fields_there[1:]}"
         if not findings.num_other:
             return "is it the right --format?"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from pathlib import Path
 from typing import Any
 
@@ -97,3 +98,22 @@ def test_a_long_line_that_is_no_access_log_line_is_one_malformed_line(tmp_path: 
     path.write_text(f"{line}\n{'x' * 40_000}\n{line}\n", encoding="utf-8")
     fidelity = record_logs([path], "nginx", RecordSettings()).fidelity
     assert (fidelity.num_requests, fidelity.num_malformed) == (2, 1)
+
+
+def test_a_line_nested_too_deeply_is_one_malformed_line(tmp_path: Path) -> None:
+    path = tmp_path / "log.jsonl"
+    deep = '{"t": 1, "p": ' + "[" * 100_000 + "]" * 100_000 + "}"
+    path.write_text(f'{{"t": 1792889998}}\n{deep}\n{{"t": 1792889999}}\n', encoding="utf-8")
+    fidelity = record_logs([path], "jsonl", RecordSettings(time_field="t")).fidelity
+    assert (fidelity.num_requests, fidelity.num_malformed) == (2, 1)
+    event = '{"event": "request.received", "rid": "a", "p": ' + "[" * 100_000 + "]" * 100_000 + "}"
+    path.write_text(event + "\n", encoding="utf-8")
+    with pytest.raises(LoadgenError, match="0 usable of 1 lines"):
+        record_logs([path], "sglang", RecordSettings(zone="UTC"))
+
+
+def test_a_long_word_is_not_searched_from_each_of_its_characters() -> None:
+    # Tried from each, this takes minutes.
+    began_s = time.process_time()
+    assert not FORMATS["logfmt"].looks_like([b"x" * 256_000])
+    assert time.process_time() - began_s < 30

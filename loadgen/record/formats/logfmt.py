@@ -15,7 +15,8 @@ from loadgen.record.named_fields import NamedFields
 from loadgen.record.request_batch import RequestBatch
 from loadgen.record.settings import RecordSettings
 
-_PAIR = re.compile(r'([A-Za-z_][\w.\-]*)=("(?:[^"\\]|\\.)*"|[^\s"]*)')
+# Not begun within a word: else a long word would be tried from each of its characters.
+_PAIR = re.compile(r'(?<![\w.\-])([A-Za-z_][\w.\-]*)=("(?:[^"\\]|\\.)*"|[^\s"]*)')
 
 
 class LogfmtFormat:

@@ -112,7 +112,10 @@ def _document(text: bytes) -> Any:
         return orjson.loads(text)
     except orjson.JSONDecodeError:
         # Python writes NaN and Infinity, which are no JSON.
-        return json.loads(text.decode("utf-8", "replace"))
+        try:
+            return json.loads(text.decode("utf-8", "replace"))
+        except RecursionError as exc:
+            raise ValueError("too deeply nested") from exc
 
 
 def _prompt_of_text(line: bytes) -> str | list[int] | None:
