@@ -365,6 +365,7 @@ def test_wrong_use_is_refused_by_the_flag(flags: list[str], named: str, tmp_path
 def test_the_scripted_target_sends_each_piece_at_once() -> None:
     # By default a second piece waits 40 ms for the first one's ACK; what accepts hands its options on.
     with FakeTarget(lambda _: chat_stream(1)) as fake:
+        assert send(fake.url, [0.0]).outcomes == ["ok"]
         assert fake._listener.getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY)
 
 
