@@ -39,7 +39,7 @@ def can_pack() -> bool:
         weight, x = torch.randn(48, 32, generator=generator), torch.randn(3, 32, generator=generator)
         packed = Linear(weight, packs=True)(x)
         return bool(torch.allclose(packed, F.linear(x, weight), atol=1e-4))
-    except (RuntimeError, AttributeError, TypeError):  # not built in or not for this CPU; gone; other arguments
+    except (RuntimeError, AttributeError, TypeError):  # not for this CPU; gone; other arguments
         return False
 
 
