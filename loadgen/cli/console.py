@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import json
 import sys
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from typing import Any
 
-from rich.console import Console
+from rich.console import Console, ConsoleOptions, ConsoleRenderable, RenderHook, RenderResult
+from rich.segment import Segment
 from rich.text import Text
 
 from loadgen.errors import LoadgenError
@@ -21,7 +24,39 @@ def tolerate_narrow_encodings() -> None:
 
 def out() -> Console:
     """Results. No colour, no escape bytes when piped or under NO_COLOR; ASCII boxes on a narrow code page."""
-    return Console(file=sys.stdout, highlight=False, soft_wrap=False, emoji=False)
+    console = Console(file=sys.stdout, highlight=False, soft_wrap=False, emoji=False)
+    if not console.is_terminal:
+        trim(console)
+    return console
+
+
+def trim(console: Console) -> None:
+    """Let no line of `console` end in spaces, which tables and wrapped text fill their lines up with."""
+    console.push_render_hook(_Trimming())
+
+
+class _Trimming(RenderHook):
+    def process_renderables(self, renderables: list[ConsoleRenderable]) -> list[ConsoleRenderable]:
+        return [_Trimmed(renderable) for renderable in renderables]
+
+
+@dataclass(frozen=True, slots=True)
+class _Trimmed:
+    renderable: ConsoleRenderable
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
+        for line in Segment.split_lines(console.render(self.renderable, options)):
+            yield from _without_end(line)
+            yield Segment.line()
+
+
+def _without_end(line: Sequence[Segment]) -> Iterator[Segment]:
+    """The segments up to the last character that is no space."""
+    width = len("".join(segment.text for segment in line).rstrip())
+    for segment in line:
+        if width > 0:
+            yield segment._replace(text=segment.text[:width])
+        width -= len(segment.text)
 
 
 def err() -> Console:

@@ -19,7 +19,7 @@ from loadgen.cli.calibrate import compare_with_calibration
 from loadgen.cli.live import LiveDisplay
 from loadgen.cli.plan import show_plan
 from loadgen.cli.report import Goodput, MaxErrorRate, MaxLateness, Slo, criteria_from, show_report
-from loadgen.durations import format_duration, parse_duration_s
+from loadgen.durations import parse_duration_s
 from loadgen.errors import UsageError
 from loadgen.plan.planner import plan
 from loadgen.plan.prompts import CHARS_PER_TOKEN
@@ -354,16 +354,7 @@ def _execute(
         console.note(f"interrupted by {ending.signal_name}; everything up to here is kept")
     elif ending.gave_up:
         console.note(f"ended early: {ending.gave_up}")
-    _show_warmup(folder.read_facts().get("warmup"))
     return folder, ending.signal_name
-
-
-def _show_warmup(facts: dict[str, Any] | None) -> None:
-    if facts is not None:
-        ended = ", ".join(f"{count} {name}" for name, count in facts["outcomes"].items())
-        first, median = facts["first_latency_s"], facts["median_latency_s"]
-        times = "" if first is None else f"; first {format_duration(first)}, median {format_duration(median)}"
-        console.note(f"warm-up: {ended}{times}; in no figure")
 
 
 def _kept_options(context: typer.Context) -> dict[str, Any]:

@@ -34,6 +34,8 @@ _TIME_CHARS = 48
 _BARS, _ASCII_BARS = " ▁▂▃▄▅▆▇█", " .:-=+*%#"
 # Columns that fit beside the row names at 80 characters.
 _MAX_COLUMNS = 5
+# About three lines of a narrow terminal; report.json has the whole text.
+_EXAMPLE_CHARS = 200
 
 
 def render(report: Report, console: Console) -> None:
@@ -96,7 +98,7 @@ def _metrics(report: Report, console: Console) -> None:
     if left_out > 0:
         console.print(Text(f"{left_out} more windows are in report.json"))
     console.print(
-        Text("latency and ttft from the planned send, of successes; percentiles by nearest rank"),
+        Text("latency, ttft: from the planned send, of successes; percentiles by nearest rank"),
         style="dim",
     )
     if report.bounds:
@@ -163,13 +165,17 @@ def _outcomes(report: Report, console: Console) -> None:
     if not others:
         return
     table = Table(box=None, padding=(0, 2, 0, 0), header_style="bold")
-    for heading in ("not ok", "count", "counts against", "mean time", "for example"):
+    for heading in ("not ok", "count", "counts against", "mean time"):
         table.add_column(heading, justify="right" if heading in ("count", "mean time") else "left")
     for outcome in others:
         mean = format_duration(outcome.duration.mean) if isinstance(outcome.duration, Distribution) else "-"
-        example = _text(outcome.examples[0][:80] if outcome.examples else "")
-        table.add_row(outcome.name, str(outcome.count), outcome.counts_against, mean, example)
+        table.add_row(outcome.name, str(outcome.count), outcome.counts_against, mean)
     console.print(table)
+    # Below it: a column of its own would break the messages, which are long, after two or three words.
+    for outcome in others:
+        for text in outcome.examples[:1]:
+            shown = text if len(text) <= _EXAMPLE_CHARS else f"{text[: _EXAMPLE_CHARS - 3]}..."
+            _indented(console, _text(f"{outcome.name}, for example: {shown}"), 2)
     console.print()
 
 
@@ -225,8 +231,8 @@ def _limits(report: Report, console: Console) -> None:
 def _why(report: Report, console: Console) -> None:
     console.print(Text("why:", style="bold"))
     for verdict in report.diagnosis:
-        console.print(Padding(Text(f"{verdict.name}: {verdict.evidence}"), (0, 0, 0, 2), expand=False))
-        console.print(Padding(Text(f"next: {verdict.next_step}", style="dim"), (0, 0, 0, 4), expand=False))
+        _indented(console, Text(f"{verdict.name}: {verdict.evidence}"), 2)
+        _indented(console, Text(f"next: {verdict.next_step}", style="dim"), 4)
 
 
 def _notes(report: Report, console: Console) -> None:
@@ -234,4 +240,8 @@ def _notes(report: Report, console: Console) -> None:
     if isinstance(report.stages, Missing):
         notes.append(f"no breakdown of the time: {report.stages.reason}")
     for note in notes:
-        console.print(Padding(_text(f"note: {note}"), (0, 0, 0, 2), expand=False))
+        _indented(console, _text(f"note: {note}"), 2)
+
+
+def _indented(console: Console, text: Text, spaces: int) -> None:
+    console.print(Padding(text, (0, 0, 0, spaces), expand=False))

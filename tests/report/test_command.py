@@ -73,6 +73,21 @@ def test_a_narrow_code_page_in_a_pipe_is_no_crash_and_no_escape_bytes(tmp_path: 
     assert "HTTP 500" in done.stdout
 
 
+@pytest.mark.parametrize("columns", [None, "80", "200"])
+def test_no_line_in_a_pipe_ends_in_a_space(tmp_path: Path, columns: str | None) -> None:
+    error = "HTTP 503: " + "no room left in the queue " * 8
+    rows = [*ROWS, failed(4.5, "rejected", end_s=4.6, error=error)]
+    folder = written(
+        tmp_path, rows, warmup={"outcomes": {"ok": 1}, "first_latency_s": 1.0, "median_latency_s": 1.0}
+    )
+    done = run(
+        "report", folder.path, "--slo", "latency p99 < 1s", env={"COLUMNS": columns} if columns else {}
+    )
+    assert done.returncode == 0, done.stderr
+    assert [line for line in done.stdout.splitlines() if line.endswith(" ")] == []
+    assert all(len(line) <= int(columns or 80) for line in done.stdout.splitlines())
+
+
 def test_a_killed_run_is_reported_from_its_journal(tmp_path: Path) -> None:
     # F84: whole batches count, the one that the kill cut off does not.
     folder = written(tmp_path, ROWS, status="running", run_end_ns=None, generator=None)

@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 from rich.console import Console
 
+from loadgen.cli.console import trim
 from loadgen.plan.schedule import Window
 from loadgen.report.limit import parse_limit
 from loadgen.report.report import Report, build_report
@@ -79,7 +80,9 @@ def a_run(folder: Path, **facts: Any) -> Report:
 
 def printed(report: Report, encoding: str = "utf-8") -> str:
     stream = io.TextIOWrapper(io.BytesIO(), encoding=encoding, errors="strict", newline="\n")
-    render(report, Console(file=stream, width=80, force_terminal=False, highlight=False, emoji=False))
+    console = Console(file=stream, width=80, force_terminal=False, highlight=False, emoji=False)
+    trim(console)
+    render(report, console)
     stream.flush()
     stream.seek(0)
     return stream.read()
@@ -97,6 +100,16 @@ def test_a_whole_report_is_printed_as_agreed(tmp_path: Path, encoding: str) -> N
 def test_no_line_is_wider_than_eighty_columns(tmp_path: Path) -> None:
     wide = [line for line in printed(a_run(tmp_path)).splitlines() if len(line) > 80]
     assert wide == []
+
+
+def test_the_message_of_a_failure_has_the_whole_width_and_three_lines_at_most(tmp_path: Path) -> None:
+    told = "HTTP 500: " + "the engine core is not alive and will not come back " * 20
+    rows = [ok(0, first_s=0.1, last_s=0.2), failed(1, "http_error", end_s=1.1, error=told)]
+    text = printed(build_report(written(tmp_path, rows), Thresholds()))
+    shown = text[text.index("http_error, for example:") :].split("\n\n")[0].splitlines()
+    assert shown[0].startswith("http_error, for example: HTTP 500: the engine core is not alive")
+    assert len(shown) == 3
+    assert shown[-1].endswith("...")
 
 
 def test_an_interrupted_run_says_so_first(tmp_path: Path) -> None:
