@@ -17,7 +17,6 @@ from loadgen.report.sampled import Sampled
 from loadgen.report.stored import StoredReport
 
 OVERALL = "overall"
-_ROWS, _USEFUL = "loadgen_target:rows_total", "loadgen_target:useful_rows_total"
 _BUSY = "loadgen_target:step_busy_seconds_total"
 
 
@@ -97,7 +96,8 @@ def result_of(folder: Path, cell: Cell) -> Result:
         "ttft_p99": _value(report, "ttft", "p99"),
     }
     sampled = Sampled(read.telemetry)
-    values["useful_row_share"] = _useful(sampled, read.run_end_s)
+    useful = sampled.useful_row_share(_whole(read.run_end_s))
+    values["useful_row_share"] = useful if isinstance(useful, float) else None
     values["engine_active_share"] = _busy(sampled, read.run_end_s)
     for name in ("queue_share", "gpu_active_share", "gpu_memory_share", "mean_batch"):
         values[name] = _value(report, name)
@@ -195,20 +195,14 @@ def _kept(report: StoredReport) -> bool | None:
     return all(one["kept"] for one in overall) if overall else None
 
 
-def _useful(sampled: Sampled, end_s: float) -> float | None:
-    """Of the server's counters, where it has them."""
-    spans = ((0.0, end_s + 60.0),)
-    rows, useful = (
-        sum(grown for one in sampled.named(name).values() if (grown := one.increase(spans)) is not None)
-        for name in (_ROWS, _USEFUL)
-    )
-    return useful / rows if rows else None
+def _whole(end_s: float) -> tuple[tuple[float, float]]:
+    """The whole of the readings: a load that comes all at once is served long after its planned time."""
+    return ((0.0, end_s + 60.0),)
 
 
 def _busy(sampled: Sampled, end_s: float) -> float | None:
-    """Over the whole of the readings: a load that comes all at once is served long after its planned time."""
     for series in sampled.named(_BUSY).values():
-        grown = series.increase(((0.0, end_s + 60.0),))
+        grown = series.increase(_whole(end_s))
         length_s = float(series.moments_s[-1] - series.moments_s[0])
         if grown is not None and length_s > 0:
             return min(1.0, grown / length_s)

@@ -18,7 +18,7 @@ from loadgen.report.limit import LimitVerdict
 from loadgen.report.measures import Measures
 from loadgen.report.validity import Validity
 from loadgen.report.verdict import Verdict
-from loadgen.report.waiting import QUEUE_SHARE_LOW, queue_share, waiting
+from loadgen.report.waiting import LEAVE_EARLY, QUEUE_SHARE_LOW, queue_share, waiting
 
 MIN_REQUESTS = 20
 REJECTED_SHARE_HIGH = 0.01
@@ -173,7 +173,7 @@ def _inside(
     steady = next((m for m in measured if m.label == "baseline"), overall) if injected else overall
     waited, released = waiting(overall, facts), _released(overall)
     # A batch that waits for its longest answer has room that nobody may take: not the policy's caution.
-    if released and waited is not None and waited.name == "batching too conservative":
+    if released and waited is not None and waited.name in ("batching too conservative", "head of line"):
         waited = None
     found = ([] if waited is None else [waited]) + released or _tail(overall, steady)
     for one in slow:
@@ -191,7 +191,7 @@ def _released(overall: Measures) -> list[Verdict]:
         Verdict(
             "head of line",
             f"{held:.0%} of the server's time answers were ready and waited for the longest in their batch",
-            "let requests leave a batch as they end (continuous), or batch answers of like length",
+            LEAVE_EARLY,
         )
     ]
 

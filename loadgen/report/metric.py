@@ -229,6 +229,15 @@ METRICS: tuple[Metric, ...] = (
         "time between readings",
     ),
     Metric(
+        "useful_row_share",
+        "share",
+        "higher",
+        1,
+        False,
+        "growth of the server's own counter of rows whose token somebody waited for, over that of all rows that its "
+        "steps computed",
+    ),
+    Metric(
         "gpu_active_share",
         "share",
         "neither",

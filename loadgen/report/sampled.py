@@ -33,6 +33,7 @@ _PREEMPTIONS = ("vllm:num_preemptions_total",)
 _STEPS_S = "loadgen_target:step_busy_seconds_total"
 _KERNELS_S = "loadgen_target:kernel_seconds_total"
 _CPU_WAIT_S = "loadgen_target:cpu_wait_seconds_total"
+_ROWS, _USEFUL_ROWS = "loadgen_target:rows_total", "loadgen_target:useful_rows_total"
 _NOTHING = "nothing was sampled beside this run"
 
 
@@ -112,6 +113,7 @@ class Sampled:
             "engine_active_share": self._rate(_STEPS_S, spans, "the server tells no time within its steps"),
             "engine_kernel_share": self._rate(_KERNELS_S, spans, "the server tells no time of its kernels"),
             "engine_cpu_wait_share": self._rate(_CPU_WAIT_S, spans, "the server tells no waits for a CPU"),
+            "useful_row_share": self.useful_row_share(spans),
             "gpu_active_share": self._of_devices(GPU_ACTIVE, spans),
             "gpu_sm_active_share": self._of_devices(GPU_SM_ACTIVE, spans),
             "gpu_memory_share": self._memory(spans),
@@ -135,6 +137,12 @@ class Sampled:
             silent = ", ".join(sorted(devices - active))
             found.append(f"GPU activity is the mean of {len(active)} devices; unknown of {silent}")
         return found
+
+    def useful_row_share(self, spans: Spans) -> Figure:
+        rows, useful = self._total(_ROWS, spans), self._total(_USEFUL_ROWS, spans)
+        if rows is None or useful is None:
+            return Missing("the server tells no rows of its steps")
+        return useful / rows if rows > 0 else Missing("no row was computed between readings")
 
     def _queue_share(self, spans: Spans) -> Figure:
         for part_name, whole_name in _QUEUE_COUNTERS:
@@ -199,6 +207,7 @@ FIGURES = (
     "engine_active_share",
     "engine_kernel_share",
     "engine_cpu_wait_share",
+    "useful_row_share",
     "gpu_active_share",
     "gpu_sm_active_share",
     "gpu_memory_share",

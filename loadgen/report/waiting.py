@@ -18,6 +18,10 @@ QUEUE_SHARE_LOW = 0.2
 PREPROCESS_SHARE_HIGH = 0.3
 # A mean batch this near to its limit: the batches are full, so the rate is above what they carry.
 BATCH_FULL = 0.8
+# Where fewer of the computed rows are somebody's, batches are held by their longest answers; an engine that runs
+# for less than the share below idles while requests wait, and it is its policy that they wait for.
+USEFUL_LOW = 0.5
+HELD_ACTIVE = 0.25
 # Where no batch limit is told: a device this busy has no room, and one this idle has.
 ACTIVE_HIGH, ACTIVE_LOW = 0.8, 0.6
 # A device that looks busy (any kernel ran), but computes for less than this share of that time.
@@ -28,6 +32,7 @@ HOST_BUSY = 0.9
 # A cache this full has no place for another request; a server that preempts this share of requests neither.
 KV_FULL = 0.9
 PREEMPTED_HIGH = 0.01
+LEAVE_EARLY = "let requests leave a batch as they end (continuous), or batch answers of like length"
 
 
 def queue_share(measures: Measures) -> float | None:
@@ -57,14 +62,22 @@ def waiting(measures: Measures, facts: Mapping[str, Any] | None) -> Verdict | No
             of_limit = "" if batch_limit is None else f" of {batch_limit:g}"
             evidence += f"; batches held {batch:.1f}{of_limit} while requests waited"
         evidence += "" if device is None else f"; {device.words}"
-        found = _queueing(evidence, device, is_full=is_full)
+        found = _queueing(evidence, device, measures.value("useful_row_share"), is_full=is_full)
     if found is None or measures.label == OVERALL:
         return found
     return replace(found, evidence=f"in {measures.label}, {found.evidence}")
 
 
-def _queueing(evidence: str, device: DeviceReading | None, *, is_full: bool | None) -> Verdict:
-    """is_full: of batches, while requests waited; None where it is not told, and the device decides."""
+def _queueing(
+    evidence: str, device: DeviceReading | None, useful: float | None, *, is_full: bool | None
+) -> Verdict:
+    """is_full: of batches, while requests waited; None where it is not told, and the device decides.
+
+    useful: share of the computed rows, where the server tells it.
+    """
+    is_held = useful is not None and useful < USEFUL_LOW
+    if is_held:
+        evidence += f"; {useful:.0%} of the rows that it computed were for answers that had not ended"
     if is_full is None and device is not None and not ACTIVE_LOW < device.active < ACTIVE_HIGH:
         is_full = device.active >= ACTIVE_HIGH
     if is_full is None:
@@ -77,7 +90,15 @@ def _queueing(evidence: str, device: DeviceReading | None, *, is_full: bool | No
         return Verdict(
             "saturated",
             evidence + ": more arrives than it carries",
-            "more capacity, or larger batches if memory allows",
+            f"first {LEAVE_EARLY}; then more capacity"
+            if is_held
+            else "more capacity, or larger batches if memory allows",
+        )
+    if is_held and (device is None or device.active >= HELD_ACTIVE):
+        return Verdict(
+            "head of line",
+            evidence + ": the rest of the batch waited for its longest answer, and so did the queue",
+            LEAVE_EARLY,
         )
     return Verdict(
         "batching too conservative",

@@ -75,6 +75,29 @@ class TestQueueing:
     ) -> None:
         assert names(built(tmp_path, self.of_counters(queue, active))) == [name]
 
+    @pytest.mark.parametrize(
+        ("useful", "active", "batch", "name"),
+        [
+            (0.3, 0.5, 4.6, "head of line"),  # held by answers that are long: nobody may take the room
+            (1.0, 0.5, 4.6, "batching too conservative"),
+            (0.3, 0.02, 4.6, "batching too conservative"),  # it idles while requests wait
+            (0.3, 0.9, 7.6, "saturated"),
+        ],
+    )
+    def test_room_in_a_batch_that_its_longest_answer_holds_is_no_caution(
+        self, tmp_path: Path, useful: float, active: float, batch: float, name: str
+    ) -> None:
+        run = run_of(wait_s=0.3, batch=batch)
+        run.telemetry = planted.steps(active, active)
+        planted.counters(
+            run.telemetry, loadgen_target__rows_total=100, loadgen_target__useful_rows_total=100 * useful
+        )
+        report = built(tmp_path, run)
+        assert names(report) == [name]
+        (verdict,) = report.diagnosis
+        assert ("30% of the rows" in verdict.evidence) == (useful == 0.3)
+        assert ("continuous" in verdict.next_step) == (useful == 0.3 or name != "saturated")
+
     def test_the_device_stands_in_the_evidence(self, tmp_path: Path) -> None:
         report = built(tmp_path, self.of_counters(0.7, 0.3))
         assert "the GPU was active for 30% of the time" in report.diagnosis[0].evidence
