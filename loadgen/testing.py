@@ -129,12 +129,12 @@ def chat_stream(num_tokens: int, *, first_s: float = 0.0, gap_s: float = 0.0) ->
 
 @dataclass
 class FakeTarget:
-    """A loopback server in a thread; `script` says how each request is answered. Use it as a context manager.
+    """A server in a thread; `script` says how each request is answered. Use it as a context manager.
 
     GET requests are answered without the script: /v1/models names one model, /metrics is what `metrics` gives, if
     given; everything else is 404.
-    unix_socket: path of a socket to listen on, in place of a port of the loopback. api_key: who does not give it is
-    answered 401.
+    host: the address of this machine to listen at. unix_socket: path of a socket to listen on in its place.
+    api_key: who does not give it is answered 401.
     """
 
     script: Callable[[FakeRequest], Sequence[Step]]
@@ -142,6 +142,7 @@ class FakeTarget:
     unix_socket: str | None = None
     metrics: Callable[[], str] | None = None
     api_key: str | None = None
+    host: str = "127.0.0.1"
     requests: list[FakeRequest] = field(default_factory=list)
     url: str = ""
     num_connections: int = 0
@@ -150,11 +151,11 @@ class FakeTarget:
 
     def __enter__(self) -> FakeTarget:
         if self.unix_socket is None:
-            self._listener = socket.create_server(("127.0.0.1", 0), backlog=1024)
+            self._listener = socket.create_server((self.host, 0), backlog=1024)
             # asyncio sets this only on sockets whose protocol is named; without it an event waits 40 ms for an ACK.
             self._listener.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
             scheme = "https" if self.tls else "http"
-            self.url = f"{scheme}://127.0.0.1:{self._listener.getsockname()[1]}"
+            self.url = f"{scheme}://{self.host}:{self._listener.getsockname()[1]}"
         else:
             self._listener = socket.socket(socket.AF_UNIX)
             self._listener.bind(self.unix_socket)

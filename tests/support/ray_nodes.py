@@ -1,4 +1,4 @@
-"""A Ray cluster on this machine whose second node has a monotonic clock of its own, in a time namespace."""
+"""A Ray cluster on this machine whose second node has a network and a monotonic clock of its own, in namespaces."""
 
 from __future__ import annotations
 
@@ -9,8 +9,11 @@ import sys
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+
+from support.network import SecondNetwork, second_network
 
 _UP_WITHIN_S = 60.0
 # Run by a fresh interpreter: the shift holds for the processes that it starts.
@@ -35,16 +38,17 @@ def can_shift_clocks() -> bool:
 
 
 class ShiftedNode:
-    """A node of the cluster at `address` whose monotonic clock is ahead by `shift_ns`."""
+    """A node of the cluster at `address`, in this network, whose monotonic clock is ahead by `shift_ns`."""
 
-    def __init__(self, address: str, shift_ns: int, num_cpus: int = 1) -> None:
+    def __init__(self, address: str, shift_ns: int, network: SecondNetwork) -> None:
         start = [
-            *("ray", "start", f"--address={address}", f"--num-cpus={num_cpus}", "--block"),
-            *("--object-store-memory=100000000", "--disable-usage-stats"),
+            *("ray", "start", f"--address={address}", "--num-cpus=1", "--block"),
+            *(f"--node-ip-address={network.there}", "--object-store-memory=100000000"),
+            "--disable-usage-stats",
         ]
         path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
         self._process = subprocess.Popen(
-            [sys.executable, "-c", _SHIFTED, str(shift_ns), *start],
+            [*network.entering, sys.executable, "-c", _SHIFTED, str(shift_ns), *start],
             stdout=subprocess.DEVNULL,
             stderr=subprocess.DEVNULL,
             env={**os.environ, "PATH": path},
@@ -65,30 +69,41 @@ def _children(pid: int) -> list[int]:
     return [int(child) for child in text.split()]
 
 
+@dataclass(frozen=True, slots=True)
+class TwoNodes:
+    """address: of the cluster. here: address of its first node. second: the other one."""
+
+    address: str
+    here: str
+    second: ShiftedNode
+
+
 @contextmanager
-def two_nodes(shift_ns: int) -> Iterator[tuple[str, ShiftedNode]]:
-    """The address of a cluster of two nodes with one CPU each, and the second of them."""
+def two_nodes(shift_ns: int) -> Iterator[TwoNodes]:
+    """A cluster of two nodes with one CPU each."""
     import ray
     from ray.cluster_utils import Cluster
 
-    cluster: Any = Cluster(
-        initialize_head=True,
-        head_node_args={
-            "num_cpus": 1,
-            "object_store_memory": 100_000_000,
-            "include_dashboard": False,
-            "_system_config": {"health_check_period_ms": 500, "health_check_failure_threshold": 4},
-        },
-    )
-    node = ShiftedNode(cluster.address, shift_ns)
-    try:
-        ray.init(address=cluster.address, log_to_driver=False, logging_level="ERROR")
-        deadline_s = time.monotonic() + _UP_WITHIN_S
-        while sum(one["Alive"] for one in ray.nodes()) < 2:
-            assert time.monotonic() < deadline_s, "the second node did not come up"
-            time.sleep(0.2)
-        yield cluster.address, node
-    finally:
-        node.kill()
-        ray.shutdown()
-        cluster.shutdown()
+    with second_network() as network:
+        cluster: Any = Cluster(
+            initialize_head=True,
+            head_node_args={
+                "num_cpus": 1,
+                "node_ip_address": network.here,
+                "object_store_memory": 100_000_000,
+                "include_dashboard": False,
+                "_system_config": {"health_check_period_ms": 500, "health_check_failure_threshold": 4},
+            },
+        )
+        second = ShiftedNode(cluster.address, shift_ns, network)
+        try:
+            ray.init(address=cluster.address, log_to_driver=False, logging_level="ERROR")
+            deadline_s = time.monotonic() + _UP_WITHIN_S
+            while sum(one["Alive"] for one in ray.nodes()) < 2:
+                assert time.monotonic() < deadline_s, "the second node did not come up"
+                time.sleep(0.2)
+            yield TwoNodes(cluster.address, network.here, second)
+        finally:
+            second.kill()
+            ray.shutdown()
+            cluster.shutdown()
