@@ -18,8 +18,9 @@
   function colours() {
     const style = getComputedStyle(root);
     const named = (name) => style.getPropertyValue(name).trim();
+    const list = (name) => named(name).split(",").map((one) => one.trim());
     return {
-      series: named("--series").split(/,(?![^(]*\))/).map((one) => one.trim()),
+      series: list("--series"), heat: list("--heat").map((one, place, all) => [place / (all.length - 1), one]),
       ink: named("--ink"), faint: named("--faint"), paper: named("--paper"), raised: named("--raised"),
       grid: named("--grid"), rule: named("--rule"), shade: named("--shade"),
     };
@@ -43,7 +44,7 @@
       const domain = [Math.max(0, (top - size) / whole), top / whole];
       layout[name] = { ...layout[name], domain };
       const legend = name.replace("yaxis", "legend");
-      layout[legend] = { ...layout[legend], y: domain[1] };
+      layout[legend] = { ...layout[legend], y: domain[1] + (top === whole ? figure.labels_px / whole : 0) };
       top -= size;
     }
     return whole + figure.around_px;
@@ -54,6 +55,7 @@
     const pick = (place) => set.series[place % set.series.length];
     const data = figure.data.map((trace) => {
       const copy = { ...trace };
+      if (trace.type === "heatmap") copy.colorscale = set.heat;
       if (trace.line) copy.line = { ...trace.line, color: pick(trace.line.color) };
       if (trace.marker) {
         const mark = trace.marker.color;

@@ -16,6 +16,8 @@ _GAP_PX = 44
 # Above and below all panels: the margins of a figure.
 _AROUND_PX = 100
 _MAX_LABELLED = 6
+# Above the first panel, for the labels of what is shaded.
+_LABELS_PX = 16
 _GREY = "#8a94a0"  # seen on white and on black
 _SYMBOLS = ("circle", "diamond", "square", "x")
 # An axis of intervals shows so many times the largest estimate (or band), on each side, at most.
@@ -26,7 +28,7 @@ _DASHES = ("solid", "dash", "dot", "dashdot")
 def figure_of(chart: Chart) -> dict[str, Any]:
     """`data` and `layout` of plotly.js, `height_px`, and `is_time` where x is seconds from the run's start.
 
-    Of lines, `around_px` is what of the height is not for panels.
+    Of lines, `around_px` is what of the height is not for panels, `labels_px` the room above them for labels.
     """
     if isinstance(chart, LineChart):
         return _lines(chart)
@@ -42,9 +44,11 @@ def _lines(chart: LineChart) -> dict[str, Any]:
     count = len(chart.panels)
     panel_px = _SINGLE_PX if count == 1 else _PANEL_PX
     height_px = count * panel_px + (count - 1) * _GAP_PX
+    labels = _labels(chart.shaded)
+    labels_px = _LABELS_PX if labels else 0
     data: list[dict[str, Any]] = []
     layout: dict[str, Any] = {
-        "margin": {"l": 58, "r": 14, "t": 40, "b": 60},
+        "margin": {"l": 58, "r": 14, "t": 40 + labels_px, "b": 60},
         "hovermode": "x unified" if chart.is_time else "closest",
         "hoversubplots": "axis",
         "barmode": "stack",
@@ -55,6 +59,7 @@ def _lines(chart: LineChart) -> dict[str, Any]:
             "hoverformat": ".4~g",
         },
         "shapes": _shapes(chart.shaded),
+        "annotations": labels,
     }
     if not chart.x_is_log:
         layout["xaxis"]["rangemode"] = "tozero"
@@ -70,7 +75,8 @@ def _lines(chart: LineChart) -> dict[str, Any]:
             "nticks": 5 if count > 1 else 8,
         }
         layout[f"legend{number}"] = {
-            "orientation": "h", "x": 0, "xanchor": "left", "y": top, "yanchor": "bottom",
+            "orientation": "h", "x": 0, "xanchor": "left", "yanchor": "bottom",
+            "y": top if place else 1 + labels_px / height_px,
             "title": {"text": f"<b>{_plain(panel.title + unit)}</b>", "side": "left"},
         }  # fmt: skip
         for order, line in enumerate(panel.lines):
@@ -78,8 +84,9 @@ def _lines(chart: LineChart) -> dict[str, Any]:
     return {
         "data": data,
         "layout": layout,
-        "height_px": height_px + _AROUND_PX,
-        "around_px": _AROUND_PX,
+        "height_px": height_px + _AROUND_PX + labels_px,
+        "around_px": _AROUND_PX + labels_px,
+        "labels_px": labels_px,
         "is_time": chart.is_time,
     }
 
@@ -122,6 +129,8 @@ def _heat(chart: HeatChart) -> dict[str, Any]:
     factor, unit = (1e3, "ms") if edges_s[-1] < 2 else (1.0, "s")
     highest = max(max(row) for row in chart.heat.counts)
     ticks = [10**power for power in range(len(str(highest)))]
+    if highest >= 2 * ticks[-1]:
+        ticks.append(highest)
     trace = {
         "type": "heatmap",
         "x": _short(chart.heat.time_edges_s),
@@ -130,7 +139,6 @@ def _heat(chart: HeatChart) -> dict[str, Any]:
         "customdata": [list(row) for row in chart.heat.counts],
         "hovertemplate": f"%{{customdata}} answers<br>%{{y:.4~g}} {unit} at %{{x:.4~g}} s<extra></extra>",
         "hoverongaps": False,
-        "colorscale": "Cividis",
         "colorbar": {
             "title": {"text": "answers", "side": "right"}, "thickness": 10, "tickmode": "array",
             "tickvals": [math.log10(tick) for tick in ticks], "ticktext": [str(tick) for tick in ticks],
@@ -142,6 +150,7 @@ def _heat(chart: HeatChart) -> dict[str, Any]:
         "xaxis": {"title": {"text": "seconds from the start"}, "rangemode": "tozero"},
         "yaxis": {"title": {"text": f"latency ({unit})"}, "type": "log", "nticks": 6},
         "shapes": _shapes(chart.shaded),
+        "annotations": _labels(chart.shaded),
     }
     return {"data": [trace], "layout": layout, "height_px": _SINGLE_PX + 90, "is_time": True}
 
@@ -230,16 +239,26 @@ def _padded(low: float, high: float) -> list[float | None]:
 
 
 def _shapes(shaded: Sequence[Shade]) -> list[dict[str, Any]]:
-    shapes = []
-    for shade in shaded:
-        shape: dict[str, Any] = {
+    return [
+        {
             "type": "rect", "xref": "x", "yref": "paper", "x0": shade.start_s, "x1": shade.end_s, "y0": 0, "y1": 1,
             "layer": "below", "line": {"width": 0},
-        }  # fmt: skip
-        if len(shaded) <= _MAX_LABELLED:
-            shape["label"] = {"text": _plain(shade.label), "textposition": "top left", "font": {"size": 10}}
-        shapes.append(shape)
-    return shapes
+        }
+        for shade in shaded
+    ]  # fmt: skip
+
+
+def _labels(shaded: Sequence[Shade]) -> list[dict[str, Any]]:
+    """Above the chart, where no line runs through them; none where there are so many that they would touch."""
+    if len(shaded) > _MAX_LABELLED:
+        return []
+    return [
+        {
+            "text": _plain(shade.label), "x": (shade.start_s + shade.end_s) / 2, "xref": "x",
+            "y": 1, "yref": "paper", "yanchor": "bottom", "showarrow": False, "borderpad": 0, "font": {"size": 10},
+        }
+        for shade in shaded
+    ]  # fmt: skip
 
 
 def _short(values: Iterable[float | None]) -> list[float | None]:

@@ -296,7 +296,17 @@ def test_the_names_of_a_panel_do_not_touch_the_panel_above(tmp_path: Path, width
       });
     })()"""
 
+    # The label of the peak: below the names of the first panel, above the panel itself.
+    around_label = """(() => {
+      const plot = document.querySelector('.plot');
+      const panel = plot.getBoundingClientRect().top + plot._fullLayout.yaxis._offset;
+      const names = plot.querySelector('.legend').getBoundingClientRect();
+      const label = plot.querySelector('.annotation-text').getBoundingClientRect();
+      return [label.top - names.bottom, panel - label.bottom];
+    })()"""
+
     async def check(page: Page) -> None:
+        assert all(room > -5 for room in await page.value(around_label))
         found = await page.value(rooms)
         assert len(found) == 6
         for above, below in found:
