@@ -185,6 +185,8 @@ def _notes(base: Sequence[ComparedRun], candidate: Sequence[ComparedRun], *, is_
             f"{len(base)} runs against {len(candidate)}: not paired, each side's own spread from run to run is used"
         )
     for name, side in (("base", base), ("candidate", candidate)):
+        if count := sum(bool(run.facts.get("simulated")) for run in side):
+            notes.append(f"simulated, nothing was sent: {count} of {len(side)} {name} runs")
         mixed = {
             d.field
             for run in side[1:]

@@ -126,3 +126,15 @@ def test_what_cannot_be_simulated_is_refused_in_one_line(
     assert ran.returncode == 2
     assert named in ran.stderr
     assert "Traceback" not in ran.stderr
+
+
+def test_what_is_made_of_a_simulated_run_says_that_it_is_simulated(bursty: Path, tmp_path: Path) -> None:
+    one, _ = simulated(bursty, tmp_path, "--policy", "dynamic", name="one")
+    other, _ = simulated(bursty, tmp_path, "--policy", "serial", name="other")
+    page, markdown = tmp_path / "run.html", tmp_path / "compared.md"
+    assert command.run("report", one, "--html", page, "--export", "vllm-json").returncode == 0
+    assert "simulated, nothing was sent" in page.read_text(encoding="utf-8")
+    assert json.loads((one / "export" / "vllm.json").read_text())["loadgen_simulated"] is True
+    compared = command.run("compare", one, "--to", other, "--markdown", markdown)
+    assert "simulated, nothing was sent: 1 of 1 candidate runs" in compared.stdout
+    assert "simulated, nothing was sent: 1 of 1 base runs" in markdown.read_text(encoding="utf-8")

@@ -68,6 +68,7 @@ def as_vllm_json(report: Report, run: RecordedRun, *, detailed: bool = False) ->
         "max_concurrent_requests": _most_in_flight(run),
         # What a reader of other runs must know before it compares.
         "loadgen_run_id": facts.get("run_id"),
+        "loadgen_simulated": bool(facts.get("simulated")),
         "loadgen_valid": report.validity.is_valid,
         "loadgen_schedule_hash": facts.get("schedule_hash"),
     }
