@@ -18,7 +18,7 @@ from loadgen.report.limit import LimitVerdict
 from loadgen.report.measures import Measures
 from loadgen.report.validity import Validity
 from loadgen.report.verdict import Verdict
-from loadgen.report.waiting import LEAVE_EARLY, QUEUE_SHARE_LOW, queue_share, waiting
+from loadgen.report.waiting import JOIN_AND_LEAVE, QUEUE_SHARE_LOW, queue_share, waiting
 
 MIN_REQUESTS = 20
 REJECTED_SHARE_HIGH = 0.01
@@ -191,7 +191,7 @@ def _released(overall: Measures) -> list[Verdict]:
         Verdict(
             "head of line",
             f"{held:.0%} of the server's time answers were ready and waited for the longest in their batch",
-            LEAVE_EARLY,
+            JOIN_AND_LEAVE,
         )
     ]
 

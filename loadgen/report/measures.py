@@ -9,6 +9,7 @@ import numpy as np
 
 from loadgen.plan.schedule import Window
 from loadgen.replay.request_record import Outcome
+from loadgen.report.executing import Executing
 from loadgen.report.figures import (
     Distribution,
     Figure,
@@ -72,21 +73,28 @@ def measure(
     end_s = min(windows[-1].end_ns / 1e9, run_end_s)
     offered_s = seen.planned_s if planned_s is None else planned_s
     tokens = _tokens_in(seen, windows, end_s)
-    measured = [_measure(seen, OVERALL, ((0.0, end_s),), offered_s, sum(tokens.values()), bounds)]
+    executing = Executing(*(moments[seen.has_stages] for moments in _moments(seen, "exec_start", "finished")))
+
+    def of(
+        those: Observations, label: str, spans: tuple[tuple[float, float], ...], arrived: float
+    ) -> Measures:
+        return _measure(those, label, spans, offered_s, arrived, bounds, executing)
+
+    measured = [of(seen, OVERALL, ((0.0, end_s),), sum(tokens.values()))]
     spans_of: dict[str, list[tuple[float, float]]] = {window.label: [] for window in windows}
     for window in windows:
         start_s, until_s = window.start_ns / 1e9, min(window.end_ns / 1e9, end_s)
         if until_s > start_s:
             spans_of[window.label].append((start_s, until_s))
     found = {
-        label: _measure(those, label, tuple(spans_of[label]), offered_s, tokens[label], bounds)
+        label: of(those, label, tuple(spans_of[label]), tokens[label])
         for label, those in seen.by_window()
         if label in spans_of
     }
     nothing = Observations(seen.records.slice(0, 0))
     for label, spans in spans_of.items():
         if label not in found:
-            found[label] = _measure(nothing, label, tuple(spans), offered_s, tokens[label], bounds)
+            found[label] = of(nothing, label, tuple(spans), tokens[label])
         measured.append(found[label])
     recovered = recoveries(seen, windows)
     measured[0].figures["recovery_s"] = longest(recovered)
@@ -103,8 +111,9 @@ def _measure(
     offered_s: Floats,
     arrived_tokens: float,
     bounds: Sequence[Bound],
+    executing: Executing,
 ) -> Measures:
-    """seen: what was planned in it. offered_s, arrived_tokens: of all requests; tokens within its spans."""
+    """seen: what was planned in it. offered_s, executing: of all requests. arrived_tokens: within its spans."""
     figures: dict[str, Figure] = {}
     reasons = {"latency": _NO_SUCCESS, "service_latency": _NO_SUCCESS}
     for name, values in seen.per_request.items():
@@ -131,7 +140,7 @@ def _measure(
     )
     rejected = float((seen.outcome == Outcome.REJECTED.value).sum())
     figures["rejected_share"] = share(rejected, decided, undecided)
-    figures |= _server_figures(seen)
+    figures |= _server_figures(seen, executing)
     figures |= _delivery_figures(seen)
     return Measures(label, spans, seen.records.num_rows, figures)
 
@@ -152,7 +161,12 @@ def _within(moments: Floats, spans: tuple[tuple[float, float], ...]) -> Mask:
     return np.asarray(np.searchsorted(edges, moments, side="right") % 2 == 1, dtype=bool)
 
 
-def _server_figures(seen: Observations) -> dict[str, Figure]:
+def _moments(seen: Observations, *stages: str) -> list[Floats]:
+    """When each request reached these stages in the server, in s on the run's clock, the way there left out."""
+    return [seen.sent_s + seen.seconds(f"server_{stage}_us") for stage in stages]
+
+
+def _server_figures(seen: Observations, executing: Executing) -> dict[str, Figure]:
     """Queue shares over sums, so that long requests weigh what they weigh; null without stages."""
     known, untold = seen.has_stages, seen.why_no_stages
 
@@ -161,6 +175,7 @@ def _server_figures(seen: Observations) -> dict[str, Figure]:
         return float((spans - seen.seconds(f"server_{since}_us")[known]).sum() if since else spans.sum())
 
     whole = total("finished")
+    behind = executing.seconds_within(*(m[known] for m in _moments(seen, "enqueued", "exec_start")))
     preprocess, inference = total("pre_start", "parsed"), total("exec_start", "enqueued")
     service = np.where(known, seen.per_request["service_latency"], np.nan)
     outside = service - seen.seconds("server_finished_us")
@@ -177,6 +192,9 @@ def _server_figures(seen: Observations) -> dict[str, Figure]:
         "queue_share": share(preprocess + inference, whole, untold),
         "preprocess_queue_share": share(preprocess, whole, untold),
         "inference_queue_share": share(inference, whole, untold),
+        "queued_behind_share": share(
+            float(behind.sum()), inference, "no request waited" if whole else untold
+        ),
         "release_share": share(total("finished", "last_token"), whole, untold),
         "outside_share": share(float(np.nansum(outside)), float(np.nansum(service)), untold),
         "mean_batch": float(batches.mean()) if batches.size else Missing(untold),

@@ -183,6 +183,15 @@ METRICS: tuple[Metric, ...] = (
         "the same, each answer weighted by its time in the queues: how full batches were while some waited",
     ),
     Metric(
+        "queued_behind_share",
+        "share",
+        "neither",
+        1,
+        False,
+        "of the time in the inference queue: the part in which the server was executing other requests, whose "
+        "answers succeeded",
+    ),
+    Metric(
         "server_queue_share",
         "share",
         "lower",
@@ -234,8 +243,8 @@ METRICS: tuple[Metric, ...] = (
         "higher",
         1,
         False,
-        "growth of the server's own counter of rows whose token somebody waited for, over that of all rows that its "
-        "steps computed",
+        "growth of the server's own counter of rows whose token somebody waited for, over that of all rows that "
+        "its steps computed",
     ),
     Metric(
         "gpu_active_share",

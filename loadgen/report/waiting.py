@@ -18,10 +18,10 @@ QUEUE_SHARE_LOW = 0.2
 PREPROCESS_SHARE_HIGH = 0.3
 # A mean batch this near to its limit: the batches are full, so the rate is above what they carry.
 BATCH_FULL = 0.8
-# Where fewer of the computed rows are somebody's, batches are held by their longest answers; an engine that runs
-# for less than the share below idles while requests wait, and it is its policy that they wait for.
+# Of the time in the queue, spent while a batch ran: where it had room, it is its end that they waited for.
+BEHIND_HIGH = 0.5
+# Where fewer of the computed rows are somebody's, batches are held by their longest answers.
 USEFUL_LOW = 0.5
-HELD_ACTIVE = 0.25
 # Where no batch limit is told: a device this busy has no room, and one this idle has.
 ACTIVE_HIGH, ACTIVE_LOW = 0.8, 0.6
 # A device that looks busy (any kernel ran), but computes for less than this share of that time.
@@ -32,7 +32,7 @@ HOST_BUSY = 0.9
 # A cache this full has no place for another request; a server that preempts this share of requests neither.
 KV_FULL = 0.9
 PREEMPTED_HIGH = 0.01
-LEAVE_EARLY = "let requests leave a batch as they end (continuous), or batch answers of like length"
+JOIN_AND_LEAVE = "let requests join and leave running batches (continuous), or batch answers of like length"
 
 
 def queue_share(measures: Measures) -> float | None:
@@ -62,21 +62,19 @@ def waiting(measures: Measures, facts: Mapping[str, Any] | None) -> Verdict | No
             of_limit = "" if batch_limit is None else f" of {batch_limit:g}"
             evidence += f"; batches held {batch:.1f}{of_limit} while requests waited"
         evidence += "" if device is None else f"; {device.words}"
-        found = _queueing(evidence, device, measures.value("useful_row_share"), is_full=is_full)
+        found = _queueing(evidence, measures, facts, is_full=is_full)
     if found is None or measures.label == OVERALL:
         return found
     return replace(found, evidence=f"in {measures.label}, {found.evidence}")
 
 
 def _queueing(
-    evidence: str, device: DeviceReading | None, useful: float | None, *, is_full: bool | None
+    evidence: str, measures: Measures, facts: Mapping[str, Any] | None, *, is_full: bool | None
 ) -> Verdict:
-    """is_full: of batches, while requests waited; None where it is not told, and the device decides.
-
-    useful: share of the computed rows, where the server tells it.
-    """
-    is_held = useful is not None and useful < USEFUL_LOW
-    if is_held:
+    """is_full: of batches, while requests waited; None where it is not told, and the device decides."""
+    device, useful = device_reading(measures, facts), measures.value("useful_row_share")
+    is_wasteful = useful is not None and useful < USEFUL_LOW
+    if is_wasteful:
         evidence += f"; {useful:.0%} of the rows that it computed were for answers that had not ended"
     if is_full is None and device is not None and not ACTIVE_LOW < device.active < ACTIVE_HIGH:
         is_full = device.active >= ACTIVE_HIGH
@@ -90,15 +88,17 @@ def _queueing(
         return Verdict(
             "saturated",
             evidence + ": more arrives than it carries",
-            f"first {LEAVE_EARLY}; then more capacity"
-            if is_held
+            f"first {JOIN_AND_LEAVE}; then more capacity"
+            if is_wasteful
             else "more capacity, or larger batches if memory allows",
         )
-    if is_held and (device is None or device.active >= HELD_ACTIVE):
+    behind, policy = measures.value("queued_behind_share"), _flag(facts, "policy")
+    if behind is not None and behind >= BEHIND_HIGH and policy not in (None, "continuous"):
         return Verdict(
             "head of line",
-            evidence + ": the rest of the batch waited for its longest answer, and so did the queue",
-            LEAVE_EARLY,
+            f"{evidence}; {behind:.0%} of the wait in front of the engine was for running batches to end, which "
+            "had room and let nobody join",
+            JOIN_AND_LEAVE,
         )
     return Verdict(
         "batching too conservative",

@@ -76,27 +76,31 @@ class TestQueueing:
         assert names(built(tmp_path, self.of_counters(queue, active))) == [name]
 
     @pytest.mark.parametrize(
-        ("useful", "active", "batch", "name"),
+        ("policy", "busy_s", "batch", "name"),
         [
-            (0.3, 0.5, 4.6, "head of line"),  # held by answers that are long: nobody may take the room
-            (1.0, 0.5, 4.6, "batching too conservative"),
-            (0.3, 0.02, 4.6, "batching too conservative"),  # it idles while requests wait
-            (0.3, 0.9, 7.6, "saturated"),
+            ("dynamic", 0.25, 4.6, "head of line"),  # behind a batch that has room and runs on
+            ("dynamic", 0.02, 4.6, "batching too conservative"),  # mostly behind nobody: for the policy
+            ("continuous", 0.25, 4.6, "batching too conservative"),  # they may join, but for its other limits
+            ("dynamic", 0.25, 7.6, "saturated"),
         ],
     )
-    def test_room_in_a_batch_that_its_longest_answer_holds_is_no_caution(
-        self, tmp_path: Path, useful: float, active: float, batch: float, name: str
+    def test_the_end_of_a_running_batch_is_waited_for_at_the_head_of_a_line(
+        self, tmp_path: Path, policy: str, busy_s: float, batch: float, name: str
     ) -> None:
-        run = run_of(wait_s=0.3, batch=batch)
-        run.telemetry = planted.steps(active, active)
-        planted.counters(
-            run.telemetry, loadgen_target__rows_total=100, loadgen_target__useful_rows_total=100 * useful
-        )
+        run = planted.Planted([], planted.steps(0.4, 0.38), planted.target(policy=policy))
+        for k in range(30):  # one that runs alone, and three that come meanwhile and wait for 0.3 s
+            run.rows.append(planted.row(0.6 * k, first_s=busy_s, tokens=1, batch=1))
+            run.rows += [planted.row(0.6 * k + 0.001, wait_s=0.3, step_s=0.0, batch=batch) for _ in range(3)]
         report = built(tmp_path, run)
-        assert names(report) == [name]
-        (verdict,) = report.diagnosis
-        assert ("30% of the rows" in verdict.evidence) == (useful == 0.3)
-        assert ("continuous" in verdict.next_step) == (useful == 0.3 or name != "saturated")
+        assert names(report) == [name], report.diagnosis
+
+    def test_rows_of_answers_that_had_ended_are_told_of_full_batches(self, tmp_path: Path) -> None:
+        run = run_of(wait_s=0.3, batch=7.6)
+        planted.counters(run.telemetry, loadgen_target__rows_total=100, loadgen_target__useful_rows_total=30)
+        (verdict,) = built(tmp_path, run).diagnosis
+        assert verdict.name == "saturated"
+        assert "30% of the rows" in verdict.evidence
+        assert "continuous" in verdict.next_step
 
     def test_the_device_stands_in_the_evidence(self, tmp_path: Path) -> None:
         report = built(tmp_path, self.of_counters(0.7, 0.3))
