@@ -92,7 +92,7 @@ def _queueing(
             if is_wasteful
             else "more capacity, or larger batches if memory allows",
         )
-    behind, policy = measures.value("queued_behind_share"), _flag(facts, "policy")
+    behind, policy = measures.value("queued_behind_share"), (facts or {}).get("policy")
     if behind is not None and behind >= BEHIND_HIGH and policy not in (None, "continuous"):
         return Verdict(
             "head of line",

@@ -142,7 +142,7 @@ class TestMemory:
         self, tmp_path: Path, used: float, preempted: float, wait_s: float, batch: float, name: str
     ) -> None:
         run = run_of(wait_s=wait_s, batch=batch)
-        run.telemetry = self.samples(used, preempted)
+        run.telemetry, run.facts = self.samples(used, preempted), planted.target(policy="continuous")
         assert names(built(tmp_path, run)) == [name]
 
 

@@ -90,9 +90,9 @@ def counters(samples: Samples, **per_second: float) -> None:
             samples.add(step * 500_000_000, "server", name.replace("__", ":"), rate * step / 2)
 
 
-def target(**flags: Any) -> dict[str, Any]:
+def target(policy: str = "dynamic", **flags: Any) -> dict[str, Any]:
     """Facts of the bundled server with these flags, on a CPU."""
-    told = {"device": "cpu", "flags": {"max_batch_size": 8, "pipeline": "staged", **flags}}
+    told = {"device": "cpu", "policy": policy, "flags": {"max_batch_size": 8, "pipeline": "staged", **flags}}
     return {"target": {"url": "http://127.0.0.1:8000", "model": "m", "dialect": "chat", "facts": told}}
 
 
