@@ -43,7 +43,11 @@ def run_on_ray(
         for line in words.side_by_side(claims, machines):
             console.note(line)
         to_make = [ToMake(cell, bench.run_of(cell), claims[cell.target]) for cell in cells]
-        return run_side_by_side(bench.folder, to_make, machines, on_made, on_failed)
+        return run_side_by_side(bench.folder, to_make, machines, on_made, on_failed, _tell_again)
+
+
+def _tell_again(_: Cell, why: LoadgenError) -> None:
+    console.note(f"{why}; it is made once more")
 
 
 def claims_of(bench: Bench) -> dict[str, Claim]:

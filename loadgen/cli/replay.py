@@ -316,10 +316,18 @@ def _on_ray(address: str, run: Run) -> Iterator[Callable[[Sequence[WorkerTask]],
     with joined_cluster(address, least_cpus=run.num_workers):
         # Only now: Ray is an extra, and slow to import.
         from loadgen.replay.on_ray.ray_workers import RayWorkers  # noqa: PLC0415
-        from loadgen.replay.on_ray.seats import free_cpus, refuse_unreachable, taken_seats  # noqa: PLC0415
+        from loadgen.replay.on_ray.seats import (  # noqa: PLC0415
+            ROOM_WITHIN_S,
+            free_cpus,
+            refuse_unreachable,
+            taken_seats,
+        )
 
         if (free := free_cpus()) < run.num_workers:
-            console.note(f"the cluster has {free} CPUs free: waiting for {run.num_workers}, one a worker")
+            console.note(
+                f"the cluster has {free} CPUs free: waiting for {run.num_workers}, one a worker, "
+                f"for {ROOM_WITHIN_S / 60:.0f} min at most"
+            )
         with taken_seats(run.num_workers) as seats:
             refuse_unreachable(run.settings.target, seats)
             yield partial(RayWorkers, seats)

@@ -71,11 +71,12 @@ def run_side_by_side(
     machines: Sequence[Machine],
     on_made: Callable[[Cell, Path, int], None],
     on_failed: Callable[[Cell, LoadgenError], None],
+    on_again: Callable[[Cell, LoadgenError], None],
 ) -> Ended:
     """Make all runs, each as soon as what it claims is free, in the order given where two could begin.
 
-    What is made, and what fails, is as in run_missing; a run whose node is lost is made once more. Whoever ends
-    this early ends the tasks: their runs count for nothing.
+    What is made, and what fails, is as in run_missing; a run whose node is lost is made once more, and on_again is
+    told why. Whoever ends this early ends the tasks: their runs count for nothing.
     """
     tasks = _Tasks(folder)
     left = list(to_make)
@@ -84,18 +85,20 @@ def run_side_by_side(
     try:
         while left or tasks.running:
             for one in list(left):
-                machine = place(one.claim, tasks.placed, machines)
-                if machine is not None:
+                free = place(one.claim, tasks.placed, machines)
+                if free is not None:
                     left.remove(one)
                     tries[one.cell] = tries.get(one.cell, 0) + 1
-                    tasks.begin(one, machine)
-            for one, made in tasks.ended():
+                    tasks.begin(one, free)
+            for one, machine, made in tasks.ended():
                 if isinstance(made, Path):
                     folder.add(Made(one.cell, made.name))
                     on_made(one.cell, made, len(left) + len(tasks.running))
                 elif isinstance(made, _NodeLost) and tries[one.cell] < _MOST_TRIES:
                     left.insert(0, one)
-                    machines = _still_there(machines) or machines
+                    on_again(one.cell, made)
+                    # The cluster may not know yet that it is gone.
+                    machines = [other for other in machines if other is not machine] or machines
                 else:
                     failed[one.cell.target] = None
                     left = [other for other in left if other.cell.target != one.cell.target]
@@ -132,16 +135,16 @@ class _Tasks:
         }
         self.running[ray.remote(_make).options(**options).remote(one.run)] = (one, machine)
 
-    def ended(self) -> list[tuple[ToMake, Path | LoadgenError]]:
-        """Those that ended within a second, with their run folders or why they have none.
+    def ended(self) -> list[tuple[ToMake, Machine, Path | LoadgenError]]:
+        """Those that ended within a second, where, and with their run folders or why they have none.
 
         Raises LoadgenError for what would end any run.
         """
         done, _ = ray.wait(list(self.running), timeout=_LOOK_EVERY_S)
-        found: list[tuple[ToMake, Path | LoadgenError]] = []
+        found: list[tuple[ToMake, Machine, Path | LoadgenError]] = []
         for ref in done:
-            one, _ = self.running.pop(ref)
-            found.append((one, self._taken(one.cell, ref)))
+            one, machine = self.running.pop(ref)
+            found.append((one, machine, self._taken(one.cell, ref)))
         return found
 
     def cancel(self) -> None:
@@ -159,7 +162,7 @@ class _Tasks:
             return RunError(f"{cell.name}: {exc.cause}", hint="a fault of loadgen; see Ray's log of its node")
         except ray.exceptions.RayError as exc:
             return _NodeLost(
-                f"{cell.name}: the node that made it was lost ({str(exc).strip().splitlines()[0]})",
+                f"{cell.name}: the node that made it was lost ({_first_sentence(str(exc))})",
                 hint="go on with --resume once the cluster is well",
             )
         path = _unpacked(made, self._folder.path)
@@ -196,6 +199,5 @@ def _unpacked(made: _Made, folder: Path) -> Path:
     return path
 
 
-def _still_there(machines: Sequence[Machine]) -> list[Machine]:
-    alive = {node["NodeID"] for node in ray.nodes() if node["Alive"]}
-    return [machine for machine in machines if machine.name in alive]
+def _first_sentence(text: str) -> str:
+    return text.strip().partition("\n")[0].partition(". ")[0]

@@ -20,6 +20,7 @@ import pyarrow.parquet as pq
 
 import loadgen
 from loadgen.atomic_file import replacing
+from loadgen.errors import UsageError
 from loadgen.percentiles import nearest_rank
 from loadgen.plan.prompts import Prompts
 from loadgen.plan.schedule import Schedule
@@ -77,6 +78,12 @@ def execute(
     """
     started = datetime.now(UTC)
     folder = RunFolder.create(run.out_dir, run.name, started)
+    if (records_at := _records_at(run, folder)) is not None:
+        try:
+            made_folder(records_at)
+        except UsageError:
+            shutil.rmtree(folder.path)  # nothing was begun
+            raise
     facts = _facts(run, folder, started)
     folder.write_schedule(run.schedule)
     folder.write_facts(facts)
@@ -87,8 +94,6 @@ def execute(
         folder.write_facts(facts)
 
     try:
-        if (records_at := _records_at(run, folder)) is not None:
-            made_folder(records_at)
         workers = workers_for(tasks)
         ending = asyncio.run(
             run_workers(

@@ -106,7 +106,7 @@ def test_two_nodes_send_what_one_machine_sends_on_one_clock(
         assert clock["uncertainty_ns"] <= 1_000_000 or "is known to ±" in str(facts["warnings"])
         assert clock["residual_ns"] <= clock["uncertainty_ns"] + 10_000_000
         assert clock["num_checks"] >= 1
-    # No stamp shows its shift: what was sent came later to the target, by our clock, and what came back later still.
+    # No stamp shows its shift: by our clock, the target received it after it was sent, and before it answered.
     unsure_ns = max(clock["uncertainty_ns"] for clock in clocks) + 1_000
     for row in records.to_pylist():
         came_ns = received_ns[row["trace_row"]] - facts["start_monotonic_ns"]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ipaddress
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -18,7 +19,9 @@ from loadgen.replay.on_ray.node_clock import NodeClock
 from loadgen.replay.target import Target
 
 # An autoscaler takes minutes to bring a machine.
-_ROOM_WITHIN_S = 300.0
+ROOM_WITHIN_S = 300.0
+# While Ray waits, it is deaf to Ctrl-C.
+_LOOK_EVERY_S = 1
 _NODE_ANSWERS_WITHIN_S = 60.0
 
 
@@ -58,8 +61,10 @@ def taken_seats(num_workers: int) -> Iterator[Seats]:
     """
     group = placement_group([{"CPU": 1}] * num_workers, strategy="SPREAD")
     try:
-        if not group.wait(_ROOM_WITHIN_S):
-            raise _no_room(num_workers)
+        until_s = time.monotonic() + ROOM_WITHIN_S
+        while not group.wait(_LOOK_EVERY_S):
+            if time.monotonic() >= until_s:
+                raise _no_room(num_workers)
         placed = placement_group_table(group)["bundles_to_node_id"]
         nodes = {node_id: node_of(node_id) for node_id in dict.fromkeys(placed.values())}
         yield Seats(
