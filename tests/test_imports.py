@@ -82,6 +82,8 @@ PURE = (
     "loadgen/simulate/steps.py",
     "loadgen/telemetry/prometheus.py",
     "loadgen/trace/assemble.py",
+    "loadgen/trace/gap_spread.py",
+    "loadgen/trace/length_spread.py",
     "loadgen/trace/moments.py",
     "loadgen/trace/schema.py",
     "loadgen/trace/sessions.py",

@@ -13,8 +13,8 @@ from rich.text import Text
 
 from loadgen.cli import console
 from loadgen.cli import shape_options as options
+from loadgen.cli.output_file import refuse_to_overwrite
 from loadgen.cli.rate_plot import plot_lines, plot_width
-from loadgen.cli.trace import refuse_to_overwrite
 from loadgen.durations import format_duration
 from loadgen.plan.planner import plan as plan_schedule
 from loadgen.plan.schedule import Schedule, write_schedule

@@ -16,8 +16,9 @@ import typer
 from rich.text import Text
 
 from loadgen.cli import console
+from loadgen.cli.output_file import default_output, refuse_to_overwrite
 from loadgen.cli.progress import ByteProgress
-from loadgen.cli.trace import default_output, describe, refuse_to_overwrite
+from loadgen.cli.trace_figures import describe
 from loadgen.durations import format_duration, parse_duration_s
 from loadgen.errors import UsageError
 from loadgen.ray_cluster import joined_cluster

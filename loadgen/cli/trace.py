@@ -3,30 +3,29 @@
 from __future__ import annotations
 
 from dataclasses import asdict
-from datetime import UTC, datetime
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 from rich.table import Table
 from rich.text import Text
 
 from loadgen.cli import console
-from loadgen.durations import format_duration, parse_duration_s
+from loadgen.cli.output_file import default_output, refuse_to_overwrite
+from loadgen.cli.trace_figures import describe, number, one_line, show_info
+from loadgen.cli.trace_plot import plot
+from loadgen.durations import parse_duration_s
 from loadgen.errors import UsageError
 from loadgen.trace.foreign.catalog import FORMATS, SERVEGEN, read_foreign, slice_trace
 from loadgen.trace.foreign.mooncake import write_mooncake
 from loadgen.trace.likeness import DISTANCE, RELATIVE, Likeness, likenesses
-from loadgen.trace.location import is_remote, is_url
 from loadgen.trace.parquet import read_trace, write_trace
-from loadgen.trace.statistics import LengthFigures, TraceStatistics, trace_statistics
 from loadgen.trace.synthetic import draw_like
-from loadgen.trace.trace import Trace
 
 trace_app = typer.Typer(
     name="trace",
     no_args_is_help=True,
-    help="Look at a trace, convert other formats into one, cut a piece of it, draw one like it.",
+    help="Look at a trace, plot it, convert other formats into one, cut a piece of it, draw one like it.",
 )
 
 _FORMAT_NAMES = ", ".join([*(known.name for known in FORMATS), SERVEGEN])
@@ -39,7 +38,7 @@ ForceOption = Annotated[bool, typer.Option("--force", help="Replace OUTPUT if it
 @trace_app.command(epilog="Example: loadgen trace info production.parquet")
 def info(trace: TraceArgument, as_json: JsonOption = False) -> None:
     """Tell what a trace holds: requests, rate, peaks, burstiness, lengths, and where it came from."""
-    _show(read_trace(trace), trace, as_json=as_json)
+    show_info(read_trace(trace), trace, as_json=as_json)
 
 
 @trace_app.command(
@@ -170,111 +169,11 @@ def synth(
         console.note(f"note: {warning}")
 
 
-def default_output(source: Path, suffix: str) -> Path:
-    """Beside `source`, under its name with its endings replaced by `suffix`."""
-    stem = source.name
-    for ending in (".gz", ".bz2", ".xz", ".zst", ".csv", ".jsonl", ".json", ".log", ".parquet"):
-        stem = stem.removesuffix(ending)
-    return source.with_name(stem + suffix)
-
-
-def refuse_to_overwrite(target: Path, source: Path, *, force: bool) -> None:
-    """Raise UsageError if `target` exists and is not to be replaced, is the source itself, or can be no file."""
-    if is_url(target):
-        raise UsageError(f"{target}: a URL", hint="give a file of this machine with -o, and copy it there")
-    folder = next((parent for parent in target.parents if parent.exists()), None)
-    if folder is not None and not folder.is_dir():
-        raise UsageError(f"{target}: {folder} is no folder", hint="give another name with -o")
-    if target.exists() and not target.is_file():
-        kind = "a folder" if target.is_dir() else "no file"
-        raise UsageError(f"{target}: is {kind}", hint="give the name of a file with -o")
-    if target.exists():
-        if not is_remote(source) and source.exists() and target.samefile(source):
-            raise UsageError(f"{target}: is the source itself", hint="give another name with -o")
-        if not force:
-            raise UsageError(f"{target}: exists already", hint="give another name with -o, or --force")
-
-
-def one_line(trace: Trace) -> str:
-    """Requests, span, mean and peak rate, in one line."""
-    figures = trace_statistics(trace)
-    rate = "no rate" if figures.rate_per_s is None else f"{figures.rate_per_s:.4g} requests/s"
-    return (
-        f"{figures.rows} requests over {format_duration(figures.span_s)}, {rate}, "
-        f"at most {figures.peak_1s_sliding} within 1 s"
+trace_app.command(
+    epilog=(
+        "Examples: loadgen trace plot production.parquet   |   loadgen trace plot production.parquet -o day.html"
     )
-
-
-def describe(trace: Trace, path: Path) -> dict[str, Any]:
-    """Figures and metadata as one JSON-ready document."""
-    figures = asdict(trace_statistics(trace))
-    short = {"minimum": "min", "maximum": "max"}
-    lengths = {
-        column: {short.get(name, name): value for name, value in of_column.items()}
-        for column, of_column in figures.pop("lengths").items()
-    }
-    return {
-        "trace": path.name,
-        "trace_id": trace.trace_id,
-        **figures,
-        "lengths": lengths,
-        "metadata": asdict(trace.metadata),
-    }
-
-
-def _show(trace: Trace, path: Path, *, as_json: bool) -> None:
-    if as_json:
-        console.print_json(describe(trace, path))
-        return
-    figures = trace_statistics(trace)
-    out = console.out()
-    out.print(Text(f"{path}: {one_line(trace)}"))
-    out.print()
-    out.print(_facts(trace, figures))
-    out.print(_lengths(figures.lengths))
-    for warning in trace.metadata.warnings:
-        out.print(Text(f"note: {warning}"))
-
-
-def _facts(trace: Trace, figures: TraceStatistics) -> Table:
-    metadata = trace.metadata
-    facts = Table(show_header=False, box=None, padding=(0, 2, 0, 0))
-    facts.add_column(no_wrap=True)
-    facts.add_column(overflow="fold")
-
-    def add(name: str, value: str) -> None:
-        facts.add_row(Text(name), Text(value))
-
-    add(
-        "peak, 1 s",
-        f"{figures.peak_1s_fixed} counted from the first, {figures.peak_1s_sliding} in any window",
-    )
-    add("gap variation", f"{_number(figures.gap_cv)} (standard deviation / mean; 1 = Poisson)")
-    add("dispersion, 1 s", f"{_number(figures.dispersion_1s)} (variance / mean of counts; 1 = Poisson)")
-    add("ties", f"{figures.ties} requests at the very moment of the one before")
-    add("first arrival", _moment(metadata.origin_unix_ns))
-    add("arrival from", f"{metadata.arrival_from} (the stamp marks {metadata.stamp_marks})")
-    if metadata.resolution_ns is not None:
-        add("resolution", format_duration(metadata.resolution_ns / 1e9))
-    if metadata.zone is not None:
-        add("zone assumed", metadata.zone)
-    if metadata.counts:
-        add("counts", ", ".join(f"{name} {value}" for name, value in metadata.counts.items()))
-    for source in metadata.sources:
-        add("source", f"{source.name} ({source.bytes} bytes)")
-    add("trace id", trace.trace_id)
-    return facts
-
-
-def _lengths(lengths: dict[str, LengthFigures]) -> Table:
-    table = Table(title=None)
-    table.add_column("length")
-    for heading in ("min", "p50", "p90", "p99", "max", "mean", "missing"):
-        table.add_column(heading, justify="right")
-    for column, row in lengths.items():
-        values = [str(value) for value in (row.minimum, row.p50, row.p90, row.p99, row.maximum)]
-        table.add_row(column, *values, f"{row.mean:.1f}", f"{row.null_share:.1%}")
-    return table
+)(plot)
 
 
 def _likeness_table(figures: list[Likeness]) -> Table:
@@ -286,8 +185,8 @@ def _likeness_table(figures: list[Likeness]) -> Table:
         mark = "*" if figure.is_close is False else " "
         table.add_row(
             Text(figure.name),
-            "" if figure.kind == DISTANCE else _number(figure.original),
-            "" if figure.kind == DISTANCE else _number(figure.synthetic),
+            "" if figure.kind == DISTANCE else number(figure.original),
+            "" if figure.kind == DISTANCE else number(figure.synthetic),
             _apart(figure.difference, figure.kind, is_signed=figure.kind != DISTANCE) + mark,
             _apart(figure.halves, figure.kind),
             _apart(figure.draws, figure.kind),
@@ -300,14 +199,3 @@ def _apart(value: float | None, kind: str, *, is_signed: bool = False) -> str:
         return "none"
     sign = "+" if is_signed else ""
     return f"{value:{sign}.1%}" if kind == RELATIVE else f"{value:{sign}.3f}"
-
-
-def _number(value: float | None) -> str:
-    return "none" if value is None else f"{value:.4g}"
-
-
-def _moment(unix_ns: int | None) -> str:
-    if unix_ns is None:
-        return "not known (relative times)"
-    seconds, rest_ns = divmod(unix_ns, 10**9)
-    return f"{datetime.fromtimestamp(seconds, UTC):%Y-%m-%d %H:%M:%S}.{rest_ns:09d} UTC"

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow.compute as pc
 
 from loadgen.plan.schedule import Schedule
@@ -112,9 +113,7 @@ def by_kind(windows: Sequence[WindowSummary]) -> tuple[WindowSummary, ...]:
 
 def rate_bins(schedule: Schedule, num_bins: int) -> RateBins:
     """The schedule in `num_bins` equal parts."""
-    planned_ns = schedule.planned_ns
     width_ns = schedule.end_ns / num_bins
-    places = np.minimum((planned_ns / width_ns).astype(np.int64), num_bins - 1)
     starts_ns = np.array([window.start_ns for window in schedule.windows])
     edges_ns = np.arange(num_bins + 1) * width_ns
     firsts = np.searchsorted(starts_ns, edges_ns[:-1], side="right") - 1
@@ -124,9 +123,17 @@ def rate_bins(schedule: Schedule, num_bins: int) -> RateBins:
         inside = [window.label for window in schedule.windows[first : max(last, first + 1)]]
         injected = [label for label in inside if label.startswith(("peak", "burst"))]
         labels.append((injected or inside)[0])
-    ends = np.searchsorted(planned_ns, planned_ns + SECOND_NS, side="left")
+    return bin_moments(schedule.planned_ns, schedule.end_ns, labels)
+
+
+def bin_moments(moments_ns: npt.NDArray[np.int64], end_ns: int, labels: list[str]) -> RateBins:
+    """`moments_ns`, ascending within 0 to `end_ns`, in as many equal parts as there are labels."""
+    num_bins = len(labels)
+    width_ns = end_ns / num_bins
+    places = np.minimum((moments_ns / width_ns).astype(np.int64), num_bins - 1)
+    ends = np.searchsorted(moments_ns, moments_ns + SECOND_NS, side="left")
     highest_1s = np.zeros(num_bins, dtype=np.int64)
-    np.maximum.at(highest_1s, places, ends - np.arange(planned_ns.size))
+    np.maximum.at(highest_1s, places, ends - np.arange(moments_ns.size))
     return RateBins(
         bin_s=width_ns / 1e9,
         counts=np.bincount(places, minlength=num_bins).tolist(),

@@ -154,5 +154,7 @@ def _library() -> str:
     try:
         from plotly.offline import get_plotlyjs  # noqa: PLC0415 - an extra
     except ImportError as exc:
-        raise UsageError("--html needs the package plotly", hint="pip install 'loadgen[html]'") from exc
+        raise UsageError(
+            "a page (.html) needs the package plotly", hint="pip install 'loadgen[html]'"
+        ) from exc
     return str(get_plotlyjs())

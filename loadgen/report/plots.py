@@ -14,9 +14,10 @@ from loadgen.report.chart import Chart, HeatChart, LineChart, PartsChart, Shade
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
-    from matplotlib.figure import Figure
+    from matplotlib.figure import Figure, FigureBase
 
-_FORMATS = ("png", "svg")
+# Endings of picture files.
+FORMATS = ("png", "svg")
 _WIDTH_IN, _PANEL_IN, _SINGLE_IN = 9.0, 1.6, 4.0
 _DPI = 120
 _COLOURS = ("#0550ae", "#bc4c00", "#1a7f37", "#8250df", "#a40e26", "#57606a", "#0a7ea4", "#9a6700")
@@ -27,43 +28,82 @@ _SETTINGS: Any = {"svg.hashsalt": "loadgen", "svg.fonttype": "none", "font.size"
              "grid.color": "#e4e8ec", "axes.spines.top": False, "axes.spines.right": False}  # fmt: skip
 
 
+def require_library() -> None:
+    """Raises UsageError where matplotlib is not installed: before the work, not after."""
+    try:
+        import matplotlib  # noqa: F401, PLC0415 - an extra
+    except ImportError as exc:
+        raise UsageError(
+            "plots (.png, .svg) need the package matplotlib", hint="pip install 'loadgen[plots]'"
+        ) from exc
+
+
 def write_plots(charts: Sequence[Chart], folder: Path) -> list[Path]:
     """Write each chart as NAME.png and NAME.svg into `folder`, which is made; the words go in as description.
 
     Raises UsageError where matplotlib is not installed or the folder refuses.
     """
-    try:
-        import matplotlib as mpl  # noqa: PLC0415 - an extra
-    except ImportError as exc:
-        raise UsageError("--plots needs the package matplotlib", hint="pip install 'loadgen[plots]'") from exc
-    written: list[Path] = []
+    return [
+        path
+        for chart in charts
+        for path in _write([chart], [folder / f"{chart.name}.{form}" for form in FORMATS])
+    ]
+
+
+def write_picture(charts: Sequence[Chart], path: Path) -> None:
+    """Write `charts` below each other as one picture, of the form that the ending of `path` names (FORMATS).
+
+    Raises UsageError where matplotlib is not installed or the file cannot be written.
+    """
+    _write(charts, [path])
+
+
+def _write(charts: Sequence[Chart], paths: Sequence[Path]) -> Sequence[Path]:
+    require_library()
+    import matplotlib as mpl  # noqa: PLC0415 - an extra
+
     with mpl.rc_context(_SETTINGS):
-        for chart in charts:
-            figure = _figure(chart)
-            for form in _FORMATS:
-                path = folder / f"{chart.name}.{form}"
-                try:
-                    with replacing(path) as aside:
-                        figure.savefig(aside, format=form, dpi=_DPI, metadata=_metadata(chart, form))
-                except OSError as exc:
-                    raise UsageError(f"{path}: cannot be written ({exc.strerror or exc})") from exc
-                written.append(path)
-    return written
+        figure = _figure(charts)
+        for path in paths:
+            form = path.suffix[1:].lower()
+            try:
+                with replacing(path) as aside:
+                    figure.savefig(aside, format=form, dpi=_DPI, metadata=_metadata(charts, form))
+            except OSError as exc:
+                raise UsageError(f"{path}: cannot be written ({exc.strerror or exc})") from exc
+    return paths
 
 
-def _metadata(chart: Chart, form: str) -> dict[str, Any]:
-    known: dict[str, Any] = {"Title": chart.title, "Description": chart.words}
+def _metadata(charts: Sequence[Chart], form: str) -> dict[str, Any]:
+    known: dict[str, Any] = {
+        "Title": "; ".join(chart.title for chart in charts),
+        "Description": " ".join(chart.words for chart in charts),
+    }
     return known | ({"Date": None} if form == "svg" else {})
 
 
-def _figure(chart: Chart) -> Figure:
+def _figure(charts: Sequence[Chart]) -> Figure:
     from matplotlib.figure import Figure  # noqa: PLC0415 - an extra
 
-    count = len(chart.panels) if isinstance(chart, LineChart) else 1
-    figure = Figure(
-        figsize=(_WIDTH_IN, _SINGLE_IN if count == 1 else 0.8 + count * _PANEL_IN), layout="constrained"
-    )
-    axes: list[Axes] = list(np.atleast_1d(figure.subplots(count, 1, sharex=True)))
+    heights_in = [_height_in(chart) for chart in charts]
+    figure = Figure(figsize=(_WIDTH_IN, sum(heights_in)), layout="constrained")
+    parts = figure.subfigures(len(charts), 1, squeeze=False, height_ratios=heights_in)[:, 0]
+    for chart, part in zip(charts, parts, strict=True):
+        _draw(chart, part)
+    return figure
+
+
+def _num_panels(chart: Chart) -> int:
+    return len(chart.panels) if isinstance(chart, LineChart) else 1
+
+
+def _height_in(chart: Chart) -> float:
+    count = _num_panels(chart)
+    return _SINGLE_IN if count == 1 else 0.8 + count * _PANEL_IN
+
+
+def _draw(chart: Chart, figure: FigureBase) -> None:
+    axes: list[Axes] = list(np.atleast_1d(figure.subplots(_num_panels(chart), 1, sharex=True)))
     if isinstance(chart, LineChart):
         _lines(chart, axes)
     elif isinstance(chart, HeatChart):
@@ -72,7 +112,6 @@ def _figure(chart: Chart) -> Figure:
         assert isinstance(chart, PartsChart)
         _parts(chart, axes[0])
     figure.suptitle(_literal(chart.title), fontsize=11, fontweight="bold", x=0.01, ha="left")
-    return figure
 
 
 def _lines(chart: LineChart, axes: Sequence[Axes]) -> None:
@@ -110,7 +149,7 @@ def _lines(chart: LineChart, axes: Sequence[Axes]) -> None:
     axes[-1].set_xlabel(_literal(chart.x_title))
 
 
-def _heat(chart: HeatChart, figure: Figure, axis: Axes) -> None:
+def _heat(chart: HeatChart, figure: FigureBase, axis: Axes) -> None:
     from matplotlib.colors import LogNorm  # noqa: PLC0415 - an extra
 
     counts = np.array(chart.heat.counts, dtype=np.float64)

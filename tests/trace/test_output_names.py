@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from loadgen.atomic_file import write_text
-from loadgen.cli.trace import refuse_to_overwrite
+from loadgen.cli.output_file import refuse_to_overwrite
 from loadgen.errors import TraceError, UsageError
 from loadgen.trace.foreign.catalog import read_foreign
 from loadgen.trace.parquet import read_trace
