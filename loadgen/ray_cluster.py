@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import os
+import signal
 import socket
+import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 
@@ -38,11 +40,16 @@ def joined_cluster(address: str, *, least_cpus: int = 1) -> Iterator[None]:
         yield
         return
     _refuse_silent(address)
+    on_term = signal.getsignal(signal.SIGTERM)
     cpus = {"num_cpus": max(os.cpu_count() or 1, least_cpus)} if address == LOCAL else {}
     try:
         ray.init(address=address, logging_level="ERROR", log_to_driver=False, configure_logging=False, **cpus)
     except (ConnectionError, ValueError, RuntimeError) as exc:
         raise _not_joined(address, " ".join(str(exc).split())[:_MOST_SHOWN] or type(exc).__name__) from exc
+    finally:
+        # Ray's own handler would end this process as if it had crashed.
+        if threading.current_thread() is threading.main_thread():
+            signal.signal(signal.SIGTERM, on_term)
     try:
         yield
     finally:
@@ -64,7 +71,7 @@ def _refuse_silent(address: str) -> None:
                 connection.sendall(_HTTP2_BEGINS)
                 if connection.recv(len(_SETTINGS))[3:4] != _SETTINGS[3:4]:
                     raise _not_joined(
-                        address, f"what answers at {named} is no head of Ray; its port is 6379, if not set"
+                        address, f"what answers at {named} is no head of Ray, whose port is 6379 unless set"
                     )
     except (OSError, OverflowError) as exc:
         raise _not_joined(address, f"{named}: {getattr(exc, 'strerror', None) or exc}") from exc
