@@ -12,7 +12,7 @@ from loadgen.percentiles import nearest_rank
 from loadgen.plan.prompts import PromptMaker
 from loadgen.plan.schedule import Schedule
 from loadgen.simulate.cost_model import CostModel
-from loadgen.simulate.server import OK, REJECTED
+from loadgen.simulate.served import OK, REJECTED
 from loadgen.simulate.simulated_run import serve, simulable_config
 
 _HIGH_WATERS = (4, 8, 16, 32, 64, 128, 256)

@@ -13,7 +13,7 @@ from loadgen.plan.prompts import CHARS_PER_TOKEN, PromptMaker
 from loadgen.plan.schedule import Schedule
 from loadgen.replay.request_record import SCHEMA, SERVER_STAGES, Outcome, Phase
 from loadgen.simulate.cost_model import CostModel
-from loadgen.simulate.server import INVALID, OK, REJECTED, TIMEOUT, Arrivals, Served
+from loadgen.simulate.served import INVALID, OK, REJECTED, TIMEOUT, Arrivals, Served
 from loadgen.simulate.steps import Numbers, counters_at
 from loadgen.telemetry.samples import SCHEMA as SAMPLES
 
@@ -74,8 +74,8 @@ def records_of(
     has_tokens = is_ok | breaks
     made = np.maximum(served.output_tokens, 1)
     events = np.where(seen_first, made, 0)
-    gaps = _gaps(served, events, first_seen, ended, reply, is_ok)
-    last_seen = np.where(is_ok, ended, first_seen + _sums(gaps) * 1000)
+    gaps, sums_us = _gaps(served, events, first_seen, ended, reply, is_ok)
+    last_seen = np.where(is_ok, ended, first_seen + sums_us * 1000)
 
     def when(mask: Mask, values: Any) -> pa.Array:
         return pa.array(values, mask=~mask)
@@ -164,38 +164,35 @@ def _stages(served: Served, planned: Numbers, preprocess_ns: int) -> dict[str, N
 
 def _gaps(
     served: Served, events: Numbers, first_seen: Numbers, ended: Numbers, reply: int, is_ok: Mask
-) -> pa.ListArray:
-    """us between token events of each answer: null for one without any. Rounded on one grid, so that sums hold."""
+) -> tuple[pa.ListArray, Numbers]:
+    """us between token events of each answer, null for one without any; and their sum, 0 for one without gaps.
+
+    All moments are rounded to us before they are subtracted, so that sums hold.
+    """
     counts = np.maximum(events - 1, 0)
     offsets = np.concatenate([[0], np.cumsum(counts)])
-    flat = np.empty(int(offsets[-1]), dtype=np.int64)
-    for batch, stretches in enumerate(served.stretches):
-        ends = stretches.ends_ns() + reply
-        mine = np.flatnonzero((served.batch == batch) & (counts > 0))
-        if not mine.size:
-            continue
-        sizes = counts[mine]
-        within = np.arange(int(sizes.sum()), dtype=np.int64) - np.repeat(np.cumsum(sizes) - sizes, sizes)
-        flat[np.repeat(offsets[mine], sizes) + within] = ends[np.repeat(served.joined[mine], sizes) + within]
+    ends = [stretches.ends_ns() for stretches in served.stretches]
+    sizes = np.asarray([part.size for part in ends])
+    # Where the steps of each batch begin in the steps of all; the answer's own begin `joined` behind.
+    begins = (np.cumsum(sizes) - sizes)[served.batch] + served.joined
+    steps = np.repeat(begins - offsets[:-1], counts)
+    steps += np.arange(steps.size)
+    moments = ((np.concatenate(ends) + reply) // 1000)[steps]
     some = counts > 0
+    firsts, lasts, before = offsets[:-1][some], offsets[1:][some] - 1, first_seen[some] // 1000
     # The last event carries the end of the answer, and leaves with it.
-    flat[offsets[1:][some & is_ok] - 1] = ended[some & is_ok]
-    flat //= 1000
-    before = np.empty_like(flat)
-    before[1:] = flat[:-1]
-    before[offsets[:-1][some]] = first_seen[some] // 1000
-    return pa.ListArray.from_arrays(
-        pa.array(offsets.astype(np.int32)),
-        pa.array((flat - before).astype(np.int32)),
-        mask=pa.array(events == 0),
+    moments[offsets[1:][some & is_ok] - 1] = ended[some & is_ok] // 1000
+    gaps = np.empty(moments.size, dtype=np.int32)
+    gaps[1:] = moments[1:] - moments[:-1]
+    gaps[firsts] = moments[firsts] - before
+    sums = np.zeros(counts.size, dtype=np.int64)
+    sums[some] = moments[lasts] - before
+    return (
+        pa.ListArray.from_arrays(
+            pa.array(offsets.astype(np.int32)), pa.array(gaps), mask=pa.array(events == 0)
+        ),
+        sums,
     )
-
-
-def _sums(gaps: pa.ListArray) -> Numbers:
-    values = gaps.values.to_numpy().astype(np.int64)
-    offsets = gaps.offsets.to_numpy()
-    sums = np.concatenate([[0], np.cumsum(values)])
-    return np.asarray(sums[offsets[1:]] - sums[offsets[:-1]], dtype=np.int64)
 
 
 def _streams(table: pa.Table) -> Mask:

@@ -19,7 +19,8 @@ from loadgen.plan.schedule import Schedule
 from loadgen.replay.run_folder import RunFolder, RunStatus
 from loadgen.simulate.cost_model import CostModel
 from loadgen.simulate.records import arrivals_of, records_of, telemetry_of
-from loadgen.simulate.server import Arrivals, Served, SimulatedServer
+from loadgen.simulate.served import Arrivals, Served
+from loadgen.simulate.server import SimulatedServer
 from loadgen_target.config import ConfigError, ServerConfig
 from loadgen_target.flags import parse_flags
 

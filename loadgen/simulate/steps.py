@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -37,6 +38,22 @@ class Stretches:
         if growth.any():
             ends += np.repeat(growth, counts) * (step * (step - 1) // 2)
         return ends
+
+
+def steps_until(length_ns: int, total_ns: int, growth_ns: int) -> int:
+    """The least number of steps (1 or more) that last `length_ns` or longer: n total + growth n (n - 1) / 2."""
+    if length_ns <= total_ns:
+        return 1
+    if not growth_ns:
+        return -(-length_ns // total_ns)
+    half = growth_ns / 2
+    linear = total_ns - half
+    steps = int((math.sqrt(linear * linear + 4 * half * length_ns) - linear) / growth_ns)
+    while steps > 1 and steps * total_ns + growth_ns * (steps * (steps - 1) // 2) >= length_ns:
+        steps -= 1
+    while steps * total_ns + growth_ns * (steps * (steps - 1) // 2) < length_ns:
+        steps += 1
+    return max(1, steps)
 
 
 @dataclass(slots=True)

@@ -15,7 +15,8 @@ from loadgen.plan.prompts import PromptMaker
 from loadgen.plan.shape import Shape
 from loadgen.simulate import simulated_run
 from loadgen.simulate.cost_model import CostModel
-from loadgen.simulate.server import INVALID, OK, REJECTED, TIMEOUT, Arrivals, Served, SimulatedServer
+from loadgen.simulate.served import INVALID, OK, REJECTED, TIMEOUT, Arrivals, Served
+from loadgen.simulate.server import SimulatedServer
 from loadgen.simulate.steps import counters_at
 from loadgen_target.config import EngineConfig, PolicyConfig, ServerConfig
 from loadgen_target.request import Status
