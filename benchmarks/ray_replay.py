@@ -35,15 +35,18 @@ def replayed(
     """run.json and report.json of one run."""
     out = folder / "-".join(["run", *more]).replace("/", "_")
     with fast_server(folder, load) as (url, _):
-        subprocess.run(
+        ran = subprocess.run(
             [
                 *(sys.executable, "-m", "loadgen", "replay", str(trace), "--url", url, "--out-dir", str(out)),
                 *("--arrivals", "bursty", "--seed", "3", "--workers", "2", "--json", *more),
             ],
             stdout=subprocess.DEVNULL,
-            stderr=subprocess.DEVNULL,
-            check=False,  # 4: late, which the row shows
+            stderr=subprocess.PIPE,
+            text=True,
+            check=False,
         )
+    if ran.returncode not in (0, 4):  # 4: late, which the row shows
+        sys.exit(ran.stderr)
     (run,) = out.iterdir()
     return json.loads((run / "run.json").read_text()), json.loads((run / "report.json").read_text())
 

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import re
 import shlex
+from itertools import pairwise
 from pathlib import Path
+from typing import Any
 
 import pytest
 import typer
@@ -73,3 +75,35 @@ def test_every_page_of_the_docs_is_reachable_from_the_readme() -> None:
         links = re.findall(r"\]\(([^)#:]+\.md)", page.read_text(encoding="utf-8"))
         to_follow += {(page.parent / link).resolve() for link in links} - reached
     assert set((ROOT / "docs").glob("*.md")) <= reached
+
+
+def test_the_manifest_for_kubernetes_agrees_with_itself_and_with_the_command() -> None:
+    yaml: Any = pytest.importorskip("yaml", reason="PyYAML comes with Ray: pip install 'loadgen[ray]'")
+    job = yaml.safe_load((ROOT / "docs" / "rayjob.yaml").read_text(encoding="utf-8"))
+    assert (job["apiVersion"], job["kind"]) == ("ray.io/v1", "RayJob")
+    words = shlex.split(job["spec"]["entrypoint"])
+    known = options_of(words[1:])
+    given = {name: value for name, value in pairwise(words) if name.startswith("--")}
+    assert words[0] == "loadgen" and known is not None and set(given) <= known
+    cluster = job["spec"]["rayClusterSpec"]
+    head, (workers,) = cluster["headGroupSpec"], cluster["workerGroupSpecs"]
+    assert f"ray=={cluster['rayVersion']}" in (ROOT / "constraints.txt").read_text(encoding="utf-8")
+    seats = workers["replicas"] * int(workers["rayStartParams"]["num-cpus"])
+    assert (seats, head["rayStartParams"]["num-cpus"]) == (int(given["--workers"]), "0")
+    images = set()
+    for group in (head, workers):
+        pod = group["template"]["spec"]
+        (container,) = pod["containers"]
+        images.add(container["image"])
+        assert container["resources"]["requests"] == container["resources"]["limits"]
+        (mount,) = container["volumeMounts"]
+        assert [volume["name"] for volume in pod["volumes"]] == [mount["name"]]
+        for place in (words[2], given["--records-to"], given["--out-dir"]):
+            assert place.startswith(mount["mountPath"] + "/")
+    assert len(images) == 1
+    (key,) = head["template"]["spec"]["containers"][0]["env"]
+    assert key["name"] == "LOADGEN_API_KEY" and "secretKeyRef" in key["valueFrom"]
+    # Pods that keep apart from each other know each other by this.
+    (apart,) = workers["template"]["spec"]["affinity"]["podAntiAffinity"].popitem()[1]
+    labels = workers["template"]["metadata"]["labels"]
+    assert apart["labelSelector"]["matchLabels"].items() <= labels.items()

@@ -231,7 +231,7 @@ def test_fewer_requests_than_workers_and_injections_are_the_schedule_of_one_mach
     shape = ("--duration", "2s", "--inject-peak", "--peak-width", "200ms", "--seed", "4")
     injected = (*shape, "--inject-burst", "20", "--burst-at", "1.6s")
     for more in (injected, ("--num-requests", "1")):
-        code, text = ended(replay(address, trace, target, *more))
+        code, text = ended(replay("auto", trace, target, *more, env={"RAY_ADDRESS": address}))
         assert code == 0, text
         on_ray = target.requests.copy()
         target.requests.clear()
