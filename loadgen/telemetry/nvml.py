@@ -93,9 +93,13 @@ class Nvml:
         asked.version = nvml.NVML_GPM_METRICS_GET_VERSION
         asked.sample1, asked.sample2, asked.numMetrics = before, now, 1
         asked.metrics[0].metricId = nvml.NVML_GPM_METRIC_SM_UTIL
-        told = nvml.nvmlGpmMetricsGet(asked).metrics[0]
-        nvml.nvmlGpmSampleFree(before)
-        return (told.value / 100,) if told.nvmlReturn == nvml.NVML_SUCCESS else None
+        try:
+            told = nvml.nvmlGpmMetricsGet(asked).metrics[0]
+        finally:
+            nvml.nvmlGpmSampleFree(before)
+        if told.nvmlReturn != nvml.NVML_SUCCESS:
+            raise nvml.NVMLError(told.nvmlReturn)
+        return (told.value / 100,)
 
     def _gpu(self, handle: Any, index: int) -> Gpu:
         uuid, name = (

@@ -86,6 +86,23 @@ def test_the_servers_gauges_are_means_of_their_samples() -> None:
     json.dumps(asdict(found), allow_nan=False)
 
 
+@pytest.mark.parametrize(
+    ("gauge", "drawn"),
+    [
+        ("sglang:num_queue_reqs", "server_waiting"),
+        ("sglang:num_running_reqs", "server_running"),
+        ("sglang:token_usage", "kv_cache"),
+        ("tgi_queue_size", "server_waiting"),
+        ("tgi_batch_current_size", "server_running"),
+        ("nv_inference_pending_request_count", "server_waiting"),
+        ("vllm:gpu_cache_usage_perc", "kv_cache"),
+    ],
+)
+def test_the_gauges_of_each_server_are_drawn_under_one_name(gauge: str, drawn: str) -> None:
+    found = line([ok(0, first_s=0.1, last_s=0.2)], telemetry=samples((0.2, gauge, 0.5)))
+    assert found.series[drawn][0] == 0.5
+
+
 def test_a_bin_that_an_injection_touches_is_the_injections() -> None:
     windows = [
         Window("baseline", 0, ns(10)), Window("peak-1", ns(10.5), ns(11.5)), Window("recovery-1", ns(11.5), ns(39)),

@@ -31,6 +31,8 @@ class Device:
     busy: float = 0.0
     sm: float | None = None
     fails: dict[str, NVMLError] = field(default_factory=dict)
+    # What GPM says of its metric; 0 is success.
+    sm_return: int = 0
     # Reads until the device is gone.
     lasts: int | None = None
 
@@ -112,7 +114,9 @@ class FakeNvml:
     def nvmlGpmMetricsGet(self, asked: Any) -> Any:  # noqa: N802
         assert asked.sample1 is not asked.sample2
         assert asked.metrics[0].metricId == self.NVML_GPM_METRIC_SM_UTIL
+        self._check(asked.sample2[0], "gpm metrics")
         asked.metrics[0].value = asked.sample2[0].sm
+        asked.metrics[0].nvmlReturn = asked.sample2[0].sm_return
         return asked
 
     @staticmethod

@@ -79,6 +79,10 @@ def test_the_devices_are_those_that_the_mask_names_in_its_order(mask: str | None
     assert [round(library.read(gpu).values[GPU_ACTIVE] * 100) for gpu in found] == busy
 
 
+def test_an_empty_word_of_a_mask_names_no_device_where_there_is_but_one() -> None:
+    assert in_use(Nvml(FakeNvml(Device("GPU-aa"))), " ,GPU-aa") == []
+
+
 def test_a_partition_is_found_by_its_uuid_and_what_it_does_not_tell_is_unknown() -> None:
     # F66: on a partitioned device utilisation is not supported; memory is.
     part = Device(
@@ -112,6 +116,30 @@ def test_samples_of_gpm_are_given_back() -> None:
     for _ in range(10):
         library.read(gpu)
     assert nvml.num_gpm_samples == 1
+
+
+@pytest.mark.parametrize(
+    ("device", "reason"),
+    [
+        (Device("GPU-aa", sm=50, sm_return=3), "3"),
+        (Device("GPU-aa", sm=50, fails={"gpm metrics": NVMLError("Unknown Error")}), "Unknown Error"),
+    ],
+)
+def test_activity_that_gpm_does_not_tell_is_unknown_with_its_reason(device: Device, reason: str) -> None:
+    nvml = FakeNvml(device)
+    library = Nvml(nvml)
+    (gpu,) = library.devices()
+    for _ in range(3):
+        reading = library.read(gpu)
+    assert GPU_SM_ACTIVE not in reading.values
+    assert reading.unknown == {GPU_SM_ACTIVE: reason}
+    assert nvml.num_gpm_samples == 1
+
+
+def test_names_are_text_though_the_driver_gives_bytes() -> None:
+    assert [(gpu.uuid, gpu.name) for gpu in Nvml(FakeNvml(Device("GPU-aa"))).devices()] == [
+        ("GPU-aa", "NVIDIA Fake")
+    ]
 
 
 def test_a_device_without_gpm_says_so() -> None:
@@ -154,6 +182,8 @@ def test_a_device_that_is_lost_keeps_what_it_told_and_says_until_when() -> None:
     probe = sampled(FakeNvml(Device("GPU-aa", 80, lasts=2), Device("GPU-bb", 40)))
     assert values(probe, GPU_ACTIVE).count(("gpu:GPU-aa", 0.8)) == 2
     assert values(probe, GPU_ACTIVE).count(("gpu:GPU-bb", 0.4)) > 2
+    # Nothing else of it is asked for either.
+    assert values(probe, GPU_MEMORY_USED).count(("gpu:GPU-aa", 30)) == 2
     (warning,) = probe.warnings
     assert "GPU-aa: GPU is lost" in warning
     assert "readings end there" in warning

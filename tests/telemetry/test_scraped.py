@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import math
 
 import httpx
 import pytest
@@ -13,7 +14,7 @@ from loadgen.report.sampled import FIGURES, Sampled
 from loadgen.telemetry.dcgm import device_readings
 from loadgen.telemetry.host import HostProbe
 from loadgen.telemetry.prometheus import parse_metrics, parse_series
-from loadgen.telemetry.samples import HOST_CPU, Samples
+from loadgen.telemetry.samples import GPU_ACTIVE, GPU_MEMORY_TOTAL, GPU_MEMORY_USED, HOST_CPU, Samples
 from loadgen.telemetry.server_metrics import ServerMetrics
 
 # Texts after the names that each server documents: two readings, between them 30 of 40 s in queues.
@@ -131,6 +132,72 @@ def test_shares_of_engines_are_not_added_up_but_queues_are() -> None:
     assert figures["preemptions"] == 0
 
 
+def of(*readings: tuple[float, str, str, float]) -> Sampled:
+    """Readings as (s, source, name, value)."""
+    samples = Samples()
+    for moment_s, source, name, value in readings:
+        samples.add(round(moment_s * 1e9), source, name, value)
+    return Sampled(samples.table())
+
+
+def test_a_reading_belongs_to_the_window_that_begins_at_its_moment() -> None:
+    found = of((1, "host", HOST_CPU, 0.1), (2, "host", HOST_CPU, 0.7), (3, "host", HOST_CPU, 0.9))
+    assert found.figures([(1, 2)])["host_cpu_share"] == 0.1
+    assert found.figures([(2, 3)])["host_cpu_share"] == 0.7
+    assert isinstance(found.figures([(4, 5)])["host_cpu_share"], Missing)
+
+
+STEPS = "loadgen_target:step_busy_seconds_total"
+
+
+def test_a_rate_is_growth_over_the_time_between_the_readings_of_its_window() -> None:
+    readings = [(0.0, 0.0), (1.0, 0.5), (3.0, 1.5), (4.0, 1.6)]
+    found = of(*((moment_s, "server", STEPS, value) for moment_s, value in readings))
+    assert found.figures([(0.5, 3.5)])["engine_active_share"] == pytest.approx(0.5)
+    assert found.figures([(3.5, 9)])["engine_active_share"] == pytest.approx(0.1)
+    assert found.figures(ALWAYS)["engine_active_share"] == pytest.approx(1.6 / 4)
+
+
+def test_readings_count_in_order_of_time_and_those_without_a_value_not_at_all() -> None:
+    readings = [(4.0, 1.6), (2.0, math.nan), (0.0, 0.0), (3.0, math.inf), (1.0, 0.5)]
+    found = of(*((moment_s, "server", STEPS, value) for moment_s, value in readings))
+    assert found.figures(ALWAYS)["engine_active_share"] == pytest.approx(1.6 / 4)
+    assert found.warnings == []
+
+
+def test_counters_of_several_sources_are_added_up() -> None:
+    queue, whole = "vllm:request_queue_time_seconds_sum", "vllm:e2e_request_latency_seconds_sum"
+    found = of(
+        (0, "server", queue, 0), (0, "server", whole, 0), (0, "server", STEPS, 0),
+        (1, "server", queue, 30), (1, "server", whole, 40), (1, "server", STEPS, 0.5),
+        (0, "metrics:b", queue, 5), (0, "metrics:b", whole, 9), (0, "metrics:b", STEPS, 0),
+        (1, "metrics:b", queue, 15), (1, "metrics:b", whole, 49), (1, "metrics:b", STEPS, 0.25),
+    )  # fmt: skip
+    assert found.figures(ALWAYS)["server_queue_share"] == pytest.approx((30 + 10) / (40 + 40))
+    assert found.figures(ALWAYS)["engine_active_share"] == pytest.approx(0.5 + 0.25)
+
+
+def test_of_the_cache_the_highest_reading_is_told() -> None:
+    kv = [
+        (float(place), "server", "sglang:token_usage", value) for place, value in enumerate((0.4, 0.9, 0.5))
+    ]
+    assert of(*kv).figures(ALWAYS)["kv_cache_share"] == 0.9
+
+
+def test_each_device_weighs_the_same_however_often_it_was_read() -> None:
+    often = [(float(place), "gpu:a", GPU_ACTIVE, 0.9) for place in range(3)]
+    assert of(*often, (0.0, "gpu:b", GPU_ACTIVE, 0.1)).figures(ALWAYS)["gpu_active_share"] == pytest.approx(
+        0.5
+    )
+
+
+def test_a_device_that_uses_no_memory_has_a_share_of_0_and_one_that_tells_none_has_no_share() -> None:
+    idle = of((0, "gpu:a", GPU_MEMORY_USED, 0), (0, "gpu:a", GPU_MEMORY_TOTAL, 100))
+    assert idle.figures(ALWAYS)["gpu_memory_share"] == 0
+    untold = of((0, "gpu:a", GPU_MEMORY_USED, 0), (0, "gpu:a", GPU_MEMORY_TOTAL, 0))
+    assert isinstance(untold.figures(ALWAYS)["gpu_memory_share"], Missing)
+
+
 def test_a_run_without_samples_has_reasons_for_every_figure() -> None:
     figures = Sampled(None).figures(ALWAYS)
     assert set(figures) == set(FIGURES) == set(read(TGI.format(queue=1, total=2)).figures(ALWAYS))
@@ -145,7 +212,9 @@ DCGM_FI_PROF_SM_ACTIVE{gpu="0",UUID="GPU-aa",GPU_I_ID="1"} 0.25
 # TYPE DCGM_FI_DEV_FB_USED gauge
 DCGM_FI_DEV_FB_USED{gpu="0",UUID="GPU-aa"} 30
 # TYPE DCGM_FI_DEV_FB_FREE gauge
-DCGM_FI_DEV_FB_FREE{gpu="0",UUID="GPU-aa"} 70
+DCGM_FI_DEV_FB_FREE{gpu="0",UUID="GPU-aa"} 60
+# TYPE DCGM_FI_DEV_FB_RESERVED gauge
+DCGM_FI_DEV_FB_RESERVED{gpu="0",UUID="GPU-aa"} 10
 # TYPE DCGM_FI_DEV_POWER_USAGE gauge
 DCGM_FI_DEV_POWER_USAGE{gpu="0",UUID="GPU-aa"} 312.5
 # TYPE DCGM_FI_DEV_SM_CLOCK gauge
@@ -166,29 +235,50 @@ def test_a_dcgm_exporter_tells_each_device_by_its_uuid() -> None:
     }
 
 
-def test_a_dcgm_exporter_is_scraped_like_a_server() -> None:
-    asked: list[str] = []
+def scraped(url: str, *texts: str) -> tuple[ServerMetrics, list[httpx.Request]]:
+    """What is told by an endpoint that answers these texts in turn, and what it was asked."""
+    asked: list[httpx.Request] = []
 
-    def answer(request: httpx.Request) -> httpx.Response:
-        asked.append(str(request.url))
-        return httpx.Response(200, text=DCGM)
+    async def answer(request: httpx.Request) -> httpx.Response:
+        asked.append(request)
+        if len(asked) > len(texts):
+            await asyncio.Event().wait()
+        return httpx.Response(200, text=texts[len(asked) - 1])
 
     async def sample() -> ServerMetrics:
         probe = ServerMetrics(
-            "http://exporter:9400/metrics",
-            every_s=0,
-            transport=httpx.MockTransport(answer),
-            is_whole_url=True,
+            url, every_s=0, transport=httpx.MockTransport(answer), is_whole_url=True, source="metrics:there"
         )
         task = asyncio.create_task(probe.sample_forever(RunClock(0)))
-        while len(asked) < 2:
+        while len(asked) <= len(texts):
             await asyncio.sleep(0)
         task.cancel()
         await asyncio.gather(task, return_exceptions=True)
         return probe
 
-    probe = asyncio.run(sample())
-    assert asked[0] == "http://exporter:9400/metrics"
+    return asyncio.run(sample()), asked
+
+
+@pytest.mark.parametrize("server", SERVERS)
+def test_the_queue_share_of_each_server_comes_from_what_is_scraped(server: str) -> None:
+    page = SERVERS[server]
+    probe, _ = scraped(
+        "http://x/metrics", page.format(queue=100, total=200), page.format(queue=130, total=240)
+    )
+    assert {row["source"] for row in probe.table().to_pylist()} == {"metrics:there"}
+    assert probe.warnings == []
+    found = Sampled(probe.table())
+    assert found.figures(ALWAYS)["server_queue_share"] == pytest.approx(0.75)
+
+
+def test_an_endpoint_that_does_not_answer_is_not_waited_for_long() -> None:
+    _, asked = scraped("http://x/metrics", TGI.format(queue=1, total=2))
+    assert set(asked[0].extensions["timeout"].values()) == {2.0}
+
+
+def test_a_dcgm_exporter_is_scraped_like_a_server() -> None:
+    probe, asked = scraped("http://exporter:9400/metrics", DCGM, DCGM)
+    assert str(asked[0].url) == "http://exporter:9400/metrics"
     assert Sampled(probe.table()).figures(ALWAYS)["gpu_active_share"] == pytest.approx(0.49)
     assert Sampled(probe.table()).figures(ALWAYS)["gpu_memory_share"] == pytest.approx(0.3)
     assert probe.warnings == []
