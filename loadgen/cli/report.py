@@ -123,12 +123,17 @@ def report(
 ) -> None:
     """Show what happened in a run, overall and in each window, and why; also of a run that was killed.
 
-    Writes report.json into the run folder. Exit code 1: a limit is broken; 4: the run is invalid, since the
-    generator was the limit; 5: nothing succeeded.
+    Holds the run to the limits it was made with; --slo and the like take their place. Writes report.json into
+    the run folder. Exit code 1: a limit is broken; 4: the run is invalid, since the generator was the limit; 5:
+    nothing succeeded.
     """
     folder = RunFolder.open(run)
+    made_with = folder.read_facts().get("settings") or {}
     criteria = criteria_from(
-        slo=slo, max_error_rate=max_error_rate, max_lateness=max_lateness, goodput=goodput
+        slo=slo or made_with.get("slo"),
+        max_error_rate=max_error_rate or made_with.get("max_error_rate"),
+        max_lateness=max_lateness or made_with.get("max_lateness"),
+        goodput=goodput or made_with.get("goodput"),
     )
     if unknown := [form for form in export or () if form not in FORMS]:
         raise UsageError(f"--export {unknown[0]}: no such form", hint=f"one of: {', '.join(FORMS)}")

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 from loadgen.replay.request_record import SCHEMA
@@ -16,6 +17,10 @@ from support.command import run
 from support.runs import failed, ok, records, written
 
 ROWS = [ok(0.1 * k, first_s=0.1 * k + 0.05, last_s=0.1 * k + 0.2) for k in range(40)]
+LATE_ROWS = [
+    {**row, "dispatched_ns": row["planned_ns"] + 10_000_000, "sent_ns": row["planned_ns"] + 10_000_000}
+    for row in ROWS
+]
 
 
 def strict(text: str) -> Any:
@@ -43,6 +48,27 @@ def test_the_report_is_printed_and_kept(tmp_path: Path) -> None:
 )
 def test_limits_decide_the_exit_code(tmp_path: Path, options: list[str], code: int) -> None:
     done = run("report", written(tmp_path, ROWS).path, *options)
+    assert done.returncode == code, done.stderr
+
+
+@pytest.mark.parametrize(
+    ("rows", "made_with", "options", "code"),
+    [
+        (ROWS, {"slo": ["ttft p50 < 10ms"]}, [], 1),
+        (ROWS, {"slo": ["ttft p50 < 10ms"]}, ["--slo", "ttft p50 < 10s"], 0),
+        (ROWS, {"slo": ["goodput >= 95%"], "goodput": ["ttft:10ms"]}, [], 1),
+        ([*ROWS, failed(3.95, "reset", end_s=3.96)], {"max_error_rate": "1%"}, [], 1),
+        (LATE_ROWS, {"max_lateness": "100ms"}, [], 0),
+        (LATE_ROWS, {"max_lateness": "100ms"}, ["--max-lateness", "5ms"], 4),
+        (LATE_ROWS, {"slo": [], "max_error_rate": None, "max_lateness": None, "goodput": []}, [], 4),
+    ],
+)
+def test_a_run_is_held_to_the_limits_it_was_made_with(
+    rows: list[dict[str, Any]], made_with: dict[str, Any], options: list[str], code: int, tmp_path: Path
+) -> None:
+    folder = written(tmp_path, rows)
+    folder.write_facts({**folder.read_facts(), "settings": made_with})
+    done = run("report", folder.path, *options)
     assert done.returncode == code, done.stderr
 
 
@@ -115,6 +141,49 @@ def test_a_killed_run_without_any_record_fails_with_a_report(tmp_path: Path) -> 
     done = run("report", folder.path)
     assert done.returncode == 5, done.stderr
     assert "40 unrecorded" in done.stdout
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("[1]", "is no object of JSON"),
+        ('{"status": "comp', "cannot be read"),
+        ('{"status": "complete", "format_version": "x"}', "format_version is 'x', not a whole number"),
+        ('{"status": "complete", "run_end_ns": NaN}', "run_end_ns is nan, not a whole number"),
+        ('{"status": "complete", "generator": [1]}', "generator is [1], not an object"),
+        ('{"format_version": 1}', "tells no status"),
+    ],
+)
+def test_a_damaged_run_json_is_one_line(tmp_path: Path, text: str, words: str) -> None:
+    folder = written(tmp_path, ROWS)
+    (folder.path / "run.json").write_text(text, encoding="utf-8")
+    done = run("report", folder.path)
+    assert done.returncode == 2
+    assert f"run.json: {words}" in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("name", "column"), [("requests.parquet", "trace_row"), ("telemetry.parquet", "t_ns")]
+)
+def test_a_table_of_something_else_is_one_line(tmp_path: Path, name: str, column: str) -> None:
+    folder = written(tmp_path, ROWS)
+    pq.write_table(pa.table({"a": [1]}), folder.path / name)
+    done = run("report", folder.path)
+    assert done.returncode == 2
+    assert f"{name}: has no column {column}" in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+def test_a_run_with_columns_and_facts_of_an_older_version_is_reported(tmp_path: Path) -> None:
+    folder = written(tmp_path, ROWS)
+    table = pq.read_table(folder.requests_path)
+    newer = ("first_answer_token_ns", "server_mean_batch", "dispatched_ns", "num_coalesced")
+    pq.write_table(table.drop_columns(list(newer)), folder.requests_path)
+    (folder.path / "run.json").write_text('{"format_version": 0, "status": "complete"}', encoding="utf-8")
+    done = run("report", folder.path, "--json")
+    assert done.returncode == 0, done.stderr
+    assert strict(done.stdout)["outcomes"]["ok"]["count"] == 40
 
 
 def test_a_damaged_table_is_one_line(tmp_path: Path) -> None:
