@@ -78,6 +78,7 @@ def _in(panel: str, *names: str, **settings: Any) -> Any:
     return typer.Option(*names, rich_help_panel=panel, **settings)
 
 
+@options.takes_shape(before="tokenizer")
 def ab(  # one local a option: the command line is wide, and flat is how it reads
     context: typer.Context,
     trace: Annotated[
@@ -108,36 +109,7 @@ def ab(  # one local a option: the command line is wide, and flat is how it read
     cert_key: sending.CertKey = None,
     proxy: sending.Proxy = None,
     insecure: sending.Insecure = False,
-    start: options.Start = None,
-    duration: options.Duration = None,
-    end: options.End = None,
-    busiest: options.Busiest = None,
-    num_requests: options.NumRequests = None,
-    repeat: options.Repeat = None,
-    max_gap: options.MaxGap = None,
-    scale_rate: options.ScaleRate = None,
-    request_rate: options.RequestRate = None,
-    speedup: options.Speedup = 1.0,
-    rate_series: options.RateSeries = None,
-    ramp: options.RampRates = None,
-    ramp_time: options.RampTime = None,
-    arrivals: options.ArrivalForm = None,
-    burstiness: options.Burstiness = None,
-    inject_peak: options.InjectPeak = False,
-    peak_factor: options.PeakFactor = options.DEFAULT_PEAK_FACTOR,
-    peak_width: options.PeakWidth = options.DEFAULT_PEAK_WIDTH,
-    peak_at: options.PeakAt = None,
-    peak_count: options.PeakCount = 1,
-    inject_burst: options.InjectBurst = None,
-    burst_width: options.BurstWidth = options.DEFAULT_BURST_WIDTH,
-    burst_at: options.BurstAt = None,
-    burst_every: options.BurstEvery = None,
-    scale_input: options.ScaleInput = 1.0,
-    scale_output: options.ScaleOutput = 1.0,
-    max_input: options.MaxInput = None,
-    max_output: options.MaxOutput = None,
     tokenizer: options.TokenizerPath = None,
-    seed: options.Seed = 0,
     stream: sending.Stream = None,
     ignore_eos: sending.IgnoreEos = False,
     sessions: sending.Sessions = "planned",
@@ -197,6 +169,7 @@ def ab(  # one local a option: the command line is wide, and flat is how it read
     junit: Junit = None,
     html: Html = None,
     as_json: AsJson = False,
+    **shaping: Any,
 ) -> None:
     """Tell whether version B is worse than A: short runs of one schedule in pairs, in drawn order, until decided.
 

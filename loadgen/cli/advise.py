@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from inspect import signature
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -42,6 +41,7 @@ def _in(panel: str, *names: str, **settings: Any) -> Any:
     return typer.Option(*names, rich_help_panel=panel, **settings)
 
 
+@options.takes_shape(before="inject_peak")
 def advise(  # one local a option: the command line is wide, and flat is how it reads
     context: typer.Context,
     source: Annotated[
@@ -83,36 +83,9 @@ def advise(  # one local a option: the command line is wide, and flat is how it 
     ] = "",
     fit: FitFiles = None,
     cost_model: CostFile = None,
-    start: options.Start = None,
-    duration: options.Duration = None,
-    end: options.End = None,
-    busiest: options.Busiest = None,
-    num_requests: options.NumRequests = None,
-    repeat: options.Repeat = None,
-    max_gap: options.MaxGap = None,
-    scale_rate: options.ScaleRate = None,
-    request_rate: options.RequestRate = None,
-    speedup: options.Speedup = 1.0,
-    rate_series: options.RateSeries = None,
-    ramp: options.RampRates = None,
-    ramp_time: options.RampTime = None,
-    arrivals: options.ArrivalForm = None,
-    burstiness: options.Burstiness = None,
     inject_peak: Annotated[
         bool, typer.Option("--inject-peak/--no-inject-peak", help="Doubled peak: what holds there goes live.")
     ] = True,
-    peak_factor: options.PeakFactor = options.DEFAULT_PEAK_FACTOR,
-    peak_width: options.PeakWidth = options.DEFAULT_PEAK_WIDTH,
-    peak_at: options.PeakAt = None,
-    peak_count: options.PeakCount = 1,
-    inject_burst: options.InjectBurst = None,
-    burst_width: options.BurstWidth = options.DEFAULT_BURST_WIDTH,
-    burst_at: options.BurstAt = None,
-    burst_every: options.BurstEvery = None,
-    scale_input: options.ScaleInput = 1.0,
-    scale_output: options.ScaleOutput = 1.0,
-    max_input: options.MaxInput = None,
-    max_output: options.MaxOutput = None,
     seed: options.Seed = 0,
     chars_per_token: CharsPerToken = 1,
     draws: Annotated[
@@ -134,6 +107,7 @@ def advise(  # one local a option: the command line is wide, and flat is how it 
     as_json: Annotated[
         bool, typer.Option("--json", help="Print everything as JSON on standard output.")
     ] = False,
+    **shaping: Any,
 ) -> None:
     """Find the policy, batch size, wait, batches in flight and high water that keep a budget of latency.
 
@@ -149,9 +123,7 @@ def advise(  # one local a option: the command line is wide, and flat is how it 
         raise UsageError(f"--policy is {unknown[0]!r}", hint=f"one of: {', '.join(_POLICIES)}")
     if verify:
         judged_percentile(budget)
-    given = {name: context.params[name] for name in signature(options.shape_from).parameters}
-    if not inject_peak:
-        given["inject_peak"] = False
+    given = {**shaping, "inject_peak": inject_peak, "seed": seed}
     question, schedule = _question(source, given, present, is_peak_asked=_is_peak_asked(context))
     serve = serve or question.shared
     _check_flags(serve, "--serve")

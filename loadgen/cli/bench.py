@@ -7,13 +7,11 @@ import shutil
 import sys
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, replace
-from inspect import signature
 from pathlib import Path
 from typing import Any
 
 from loadgen.cli import shape_options as options
 from loadgen.cli.live import LiveDisplay
-from loadgen.cli.plan import plan as plan_verb
 from loadgen.cli.report import criteria_from
 from loadgen.compare.ab_target import AbTarget
 from loadgen.durations import parse_duration_s
@@ -224,11 +222,8 @@ class Bench:
 
 
 def shape_of_load(given: Mapping[str, Any], *, seed: int, where: str) -> Shape:
-    """The Shape of options by their names, the rest as plan has it. Raises UsageError naming `where`."""
-    known = typed(given, options.shape_from, f"load {where}")
-    names = signature(options.shape_from).parameters
-    defaults = {name: one.default for name, one in signature(plan_verb).parameters.items() if name in names}
-    return options.shape_from(**{**defaults, "seed": seed, **known})
+    """The Shape of options by their names. Raises UsageError naming `where`."""
+    return options.shape_from(**{"seed": seed, **typed(given, options.shape_from, f"load {where}")})
 
 
 def matrix_of(given: Mapping[str, Any]) -> Matrix:

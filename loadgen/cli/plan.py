@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import asdict
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 from rich.console import Console
@@ -25,38 +25,9 @@ _CURVE_BINS = 72  # of --json
 _MANY_WINDOWS = 12  # beyond these, injections of one kind share a line; --json has each
 
 
+@options.takes_shape(before="output")
 def plan(
-    context: typer.Context,
     trace: Annotated[Path, typer.Argument(help="A trace (Parquet, made by loadgen).", metavar="TRACE")],
-    start: options.Start = None,
-    duration: options.Duration = None,
-    end: options.End = None,
-    busiest: options.Busiest = None,
-    num_requests: options.NumRequests = None,
-    repeat: options.Repeat = None,
-    max_gap: options.MaxGap = None,
-    scale_rate: options.ScaleRate = None,
-    request_rate: options.RequestRate = None,
-    speedup: options.Speedup = 1.0,
-    rate_series: options.RateSeries = None,
-    ramp: options.RampRates = None,
-    ramp_time: options.RampTime = None,
-    arrivals: options.ArrivalForm = None,
-    burstiness: options.Burstiness = None,
-    inject_peak: options.InjectPeak = False,
-    peak_factor: options.PeakFactor = options.DEFAULT_PEAK_FACTOR,
-    peak_width: options.PeakWidth = options.DEFAULT_PEAK_WIDTH,
-    peak_at: options.PeakAt = None,
-    peak_count: options.PeakCount = 1,
-    inject_burst: options.InjectBurst = None,
-    burst_width: options.BurstWidth = options.DEFAULT_BURST_WIDTH,
-    burst_at: options.BurstAt = None,
-    burst_every: options.BurstEvery = None,
-    scale_input: options.ScaleInput = 1.0,
-    scale_output: options.ScaleOutput = 1.0,
-    max_input: options.MaxInput = None,
-    max_output: options.MaxOutput = None,
-    seed: options.Seed = 0,
     output: Annotated[
         Path | None, typer.Option("-o", "--output", help="Write the schedule here (Parquet) as well.")
     ] = None,
@@ -64,9 +35,10 @@ def plan(
     as_json: Annotated[
         bool, typer.Option("--json", help="Print the figures as JSON on standard output.")
     ] = False,
+    **shaping: Any,
 ) -> None:
     """Show what a replay with the same options would send: counts, rates, windows, a curve. Sends nothing."""
-    shape = options.shape_of(context)
+    shape = options.shape_from(**shaping)
     if output is not None:
         refuse_to_overwrite(output, trace, force=force)
     schedule = plan_schedule(read_trace(trace), shape)

@@ -60,6 +60,7 @@ def _in(panel: str, *names: str, **settings: Any) -> Any:
     return typer.Option(*names, rich_help_panel=panel, **settings)
 
 
+@options.takes_shape(before="tokenizer")
 def replay(  # one local a option: the command line is wide, and flat is how it reads
     context: typer.Context,
     trace: Annotated[Path, typer.Argument(help="A trace (Parquet, made by loadgen).", metavar="TRACE")],
@@ -89,34 +90,6 @@ def replay(  # one local a option: the command line is wide, and flat is how it 
     cert_key: sending.CertKey = None,
     proxy: sending.Proxy = None,
     insecure: sending.Insecure = False,
-    start: options.Start = None,
-    duration: options.Duration = None,
-    end: options.End = None,
-    busiest: options.Busiest = None,
-    num_requests: options.NumRequests = None,
-    repeat: options.Repeat = None,
-    max_gap: options.MaxGap = None,
-    scale_rate: options.ScaleRate = None,
-    request_rate: options.RequestRate = None,
-    speedup: options.Speedup = 1.0,
-    rate_series: options.RateSeries = None,
-    ramp: options.RampRates = None,
-    ramp_time: options.RampTime = None,
-    arrivals: options.ArrivalForm = None,
-    burstiness: options.Burstiness = None,
-    inject_peak: options.InjectPeak = False,
-    peak_factor: options.PeakFactor = 2.0,
-    peak_width: options.PeakWidth = "1s",
-    peak_at: options.PeakAt = None,
-    peak_count: options.PeakCount = 1,
-    inject_burst: options.InjectBurst = None,
-    burst_width: options.BurstWidth = "30ms",
-    burst_at: options.BurstAt = None,
-    burst_every: options.BurstEvery = None,
-    scale_input: options.ScaleInput = 1.0,
-    scale_output: options.ScaleOutput = 1.0,
-    max_input: options.MaxInput = None,
-    max_output: options.MaxOutput = None,
     tokenizer: options.TokenizerPath = None,
     seed: options.Seed = 0,
     stream: sending.Stream = None,
@@ -196,13 +169,14 @@ def replay(  # one local a option: the command line is wide, and flat is how it 
     as_json: Annotated[
         bool, _in(_KEEPING, "--json", help="Print the report as JSON on standard output.")
     ] = False,
+    **shaping: Any,
 ) -> None:
     """Fire a trace at a server in open loop, with injected peaks and bursts, and report what held.
 
     Every request leaves at its recorded moment, whatever the server does; latency counts from that moment.
     Ctrl-C ends the run early and keeps all of it. The run folder holds everything; `loadgen report` shows it again.
     """
-    shape = options.shape_of(context)
+    shape = options.shape_from(seed=seed, **shaping)
     if records_to is not None and ray is None:
         raise UsageError("--records-to needs --ray", hint="on one machine, workers write to the run folder")
     if (url is None) == (serve is None):

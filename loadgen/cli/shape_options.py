@@ -1,8 +1,9 @@
-"""The options that shape a schedule, the same for `plan` and `replay`."""
+"""The options that shape a schedule, the same for every verb that takes them."""
 
 from __future__ import annotations
 
-from inspect import signature
+from collections.abc import Callable
+from inspect import Signature, signature
 from pathlib import Path
 from typing import Annotated
 
@@ -16,7 +17,7 @@ from loadgen.plan.rate_curve import Ramp, RateCurve, parse_ramp, read_rate_serie
 from loadgen.plan.shape import LengthScale, Shape
 
 _WINDOW, _INJECTION, _LENGTHS = "Which part, how fast", "Injected load", "Lengths"
-DEFAULT_PEAK_FACTOR, DEFAULT_PEAK_WIDTH, DEFAULT_BURST_WIDTH = 2.0, "1s", "30ms"
+_PEAK_FACTOR, _PEAK_WIDTH, _BURST_WIDTH = 2.0, "1s", "30ms"
 
 
 def _in(panel: str, *names: str, help: str, metavar: str | None = None) -> typer.models.OptionInfo:  # noqa: A002  # typer's own word
@@ -156,49 +157,69 @@ Seed = Annotated[
 ]
 
 
-def shape_of(context: typer.Context) -> Shape:
-    """The Shape of a verb that takes the options above under the names of `shape_from`."""
-    return shape_from(**{name: context.params[name] for name in signature(shape_from).parameters})
+def takes_shape(*, before: str) -> Callable[[Callable[..., None]], Callable[..., None]]:
+    """Give a verb the options of `shape_from` in place of its `**shaping`, save those that it declares itself.
+
+    before: the parameter that they stand in front of, in --help as well.
+    """
+
+    def taking(verb: Callable[..., None]) -> Callable[..., None]:
+        own = [
+            one
+            for one in signature(verb, eval_str=True).parameters.values()
+            if one.kind is not one.VAR_KEYWORD
+        ]
+        names = [one.name for one in own]
+        options = [
+            one.replace(kind=one.POSITIONAL_OR_KEYWORD)
+            for one in signature(shape_from, eval_str=True).parameters.values()
+            if one.name not in names
+        ]
+        place = names.index(before)
+        verb.__signature__ = Signature(own[:place] + options + own[place:])  # type: ignore[attr-defined]
+        return verb
+
+    return taking
 
 
 def shape_from(
     *,
-    start: str | None,
-    duration: str | None,
-    busiest: str | None,
-    speedup: float,
-    inject_peak: bool,
-    peak_factor: float,
-    peak_width: str,
-    peak_at: list[str] | None,
-    peak_count: int,
-    inject_burst: int | None,
-    burst_width: str,
-    burst_at: list[str] | None,
-    burst_every: str | None,
-    scale_input: float,
-    scale_output: float,
-    max_input: int | None,
-    max_output: int | None,
-    seed: int,
-    arrivals: str | None = None,
-    burstiness: float | None = None,
-    end: str | None = None,
-    num_requests: int | None = None,
-    repeat: int | None = None,
-    max_gap: str | None = None,
-    scale_rate: float | None = None,
-    request_rate: float | None = None,
-    rate_series: Path | None = None,
-    ramp: str | None = None,
-    ramp_time: str | None = None,
+    start: Start = None,
+    duration: Duration = None,
+    end: End = None,
+    busiest: Busiest = None,
+    num_requests: NumRequests = None,
+    repeat: Repeat = None,
+    max_gap: MaxGap = None,
+    scale_rate: ScaleRate = None,
+    request_rate: RequestRate = None,
+    speedup: Speedup = 1.0,
+    rate_series: RateSeries = None,
+    ramp: RampRates = None,
+    ramp_time: RampTime = None,
+    arrivals: ArrivalForm = None,
+    burstiness: Burstiness = None,
+    inject_peak: InjectPeak = False,
+    peak_factor: PeakFactor = _PEAK_FACTOR,
+    peak_width: PeakWidth = _PEAK_WIDTH,
+    peak_at: PeakAt = None,
+    peak_count: PeakCount = 1,
+    inject_burst: InjectBurst = None,
+    burst_width: BurstWidth = _BURST_WIDTH,
+    burst_at: BurstAt = None,
+    burst_every: BurstEvery = None,
+    scale_input: ScaleInput = 1.0,
+    scale_output: ScaleOutput = 1.0,
+    max_input: MaxInput = None,
+    max_output: MaxOutput = None,
+    seed: Seed = 0,
 ) -> Shape:
     """The Shape of these options. Raises UsageError or ScheduleError naming the one that cannot be used."""
     # An option that would change nothing is a mistake; those of peaks and bursts need what they belong to.
     if not inject_peak:
         for option, is_given in (
-            ("--peak-factor", peak_factor != DEFAULT_PEAK_FACTOR),
-            ("--peak-width", peak_width != DEFAULT_PEAK_WIDTH),
+            ("--peak-factor", peak_factor != _PEAK_FACTOR),
+            ("--peak-width", peak_width != _PEAK_WIDTH),
             ("--peak-at", bool(peak_at)),
             ("--peak-count", peak_count != 1),
         ):
@@ -206,7 +227,7 @@ def shape_from(
                 raise UsageError(f"{option} is given without --inject-peak", hint="add --inject-peak")
     if inject_burst is None:
         for option, is_given in (
-            ("--burst-width", burst_width != DEFAULT_BURST_WIDTH),
+            ("--burst-width", burst_width != _BURST_WIDTH),
             ("--burst-at", bool(burst_at)),
             ("--burst-every", burst_every is not None),
         ):

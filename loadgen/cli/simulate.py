@@ -52,6 +52,7 @@ CharsPerToken = Annotated[
 ]
 
 
+@options.takes_shape(before="seed")
 def simulate(  # one local a option: the command line is wide, and flat is how it reads
     context: typer.Context,
     trace: Annotated[Path, typer.Argument(help="A trace (Parquet, made by loadgen).", metavar="TRACE")],
@@ -79,34 +80,6 @@ def simulate(  # one local a option: the command line is wide, and flat is how i
     fit: FitFiles = None,
     cost_model: CostFile = None,
     write_cost_model: WriteCost = None,
-    start: options.Start = None,
-    duration: options.Duration = None,
-    end: options.End = None,
-    busiest: options.Busiest = None,
-    num_requests: options.NumRequests = None,
-    repeat: options.Repeat = None,
-    max_gap: options.MaxGap = None,
-    scale_rate: options.ScaleRate = None,
-    request_rate: options.RequestRate = None,
-    speedup: options.Speedup = 1.0,
-    rate_series: options.RateSeries = None,
-    ramp: options.RampRates = None,
-    ramp_time: options.RampTime = None,
-    arrivals: options.ArrivalForm = None,
-    burstiness: options.Burstiness = None,
-    inject_peak: options.InjectPeak = False,
-    peak_factor: options.PeakFactor = options.DEFAULT_PEAK_FACTOR,
-    peak_width: options.PeakWidth = options.DEFAULT_PEAK_WIDTH,
-    peak_at: options.PeakAt = None,
-    peak_count: options.PeakCount = 1,
-    inject_burst: options.InjectBurst = None,
-    burst_width: options.BurstWidth = options.DEFAULT_BURST_WIDTH,
-    burst_at: options.BurstAt = None,
-    burst_every: options.BurstEvery = None,
-    scale_input: options.ScaleInput = 1.0,
-    scale_output: options.ScaleOutput = 1.0,
-    max_input: options.MaxInput = None,
-    max_output: options.MaxOutput = None,
     seed: options.Seed = 0,
     chars_per_token: CharsPerToken = 1,
     out_dir: Annotated[Path, _in(_KEEPING, "--out-dir", help="Where run folders go.")] = Path("reports"),
@@ -119,6 +92,7 @@ def simulate(  # one local a option: the command line is wide, and flat is how i
     as_json: Annotated[
         bool, _in(_KEEPING, "--json", help="Print the report as JSON on standard output.")
     ] = False,
+    **shaping: Any,
 ) -> None:
     """Serve a trace by the bundled server's own policy code on a simulated clock, and report what came of it.
 
@@ -145,7 +119,7 @@ def simulate(  # one local a option: the command line is wide, and flat is how i
     if write_cost_model is not None:
         write_cost(write_cost_model, cost, cost_from)
     read = read_trace(trace)
-    schedule = plan(read, options.shape_of(context))
+    schedule = plan(read, options.shape_from(seed=seed, **shaping))
     show_plan(console.err(), schedule, summarise(schedule), title=trace.name)
     kept = {key: str(value) if isinstance(value, Path) else value for key, value in context.params.items()}
     folder = simulate_run(

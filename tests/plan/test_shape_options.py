@@ -8,36 +8,17 @@ from typing import Any
 import pytest
 
 from loadgen.cli.ab import ab
+from loadgen.cli.advise import advise
 from loadgen.cli.plan import plan
 from loadgen.cli.replay import replay
 from loadgen.cli.shape_options import shape_from
+from loadgen.cli.simulate import simulate
 from loadgen.durations import Position
 from loadgen.errors import LoadgenError
 from loadgen.plan.arrivals import Arrivals
 from loadgen.plan.injection import Burst, Peak
 from loadgen.plan.rate_curve import Ramp
 from loadgen.plan.shape import LengthScale, Shape
-
-NOTHING: dict[str, Any] = {
-    "start": None,
-    "duration": None,
-    "busiest": None,
-    "speedup": 1.0,
-    "inject_peak": False,
-    "peak_factor": 2.0,
-    "peak_width": "1s",
-    "peak_at": None,
-    "peak_count": 1,
-    "inject_burst": None,
-    "burst_width": "30ms",
-    "burst_at": None,
-    "burst_every": None,
-    "scale_input": 1.0,
-    "scale_output": 1.0,
-    "max_input": None,
-    "max_output": None,
-    "seed": 0,
-}
 
 
 @pytest.mark.parametrize(
@@ -76,7 +57,7 @@ NOTHING: dict[str, Any] = {
     ],
 )
 def test_options_become_this_shape(given: dict[str, Any], shape: Shape) -> None:
-    assert shape_from(**NOTHING | given) == shape
+    assert shape_from(**given) == shape
 
 
 @pytest.mark.parametrize(
@@ -122,10 +103,10 @@ def test_options_become_this_shape(given: dict[str, Any], shape: Shape) -> None:
 )
 def test_what_cannot_be_used_is_named(given: dict[str, Any], option: str) -> None:
     with pytest.raises(LoadgenError, match=option) as refused:
-        shape_from(**NOTHING | given)
+        shape_from(**given)
     assert refused.value.hint
 
 
-@pytest.mark.parametrize("verb", [plan, replay, ab])
+@pytest.mark.parametrize("verb", [plan, replay, ab, simulate, advise])
 def test_each_verb_that_plans_takes_every_option(verb: Any) -> None:
     assert signature(shape_from).parameters.keys() <= signature(verb).parameters.keys()
