@@ -41,7 +41,11 @@ def joined_cluster(address: str, *, least_cpus: int = 1) -> Iterator[None]:
         return
     _refuse_silent(address)
     on_term = signal.getsignal(signal.SIGTERM)
-    cpus = {"num_cpus": max(os.cpu_count() or 1, least_cpus)} if address == LOCAL else {}
+    cpus = {}
+    if address == LOCAL:
+        cpus["num_cpus"] = max(os.cpu_count() or 1, least_cpus)
+        # Without it, Ray's workers stand behind every ordinary process.
+        os.environ.setdefault("RAY_worker_niceness", "0")
     try:
         ray.init(address=address, logging_level="ERROR", log_to_driver=False, configure_logging=False, **cpus)
     except (ConnectionError, ValueError, RuntimeError) as exc:

@@ -23,6 +23,7 @@ from loadgen.experiment.experiment import Ended
 from loadgen.experiment.experiment_folder import ExperimentFolder, Made
 from loadgen.experiment.matrix import Cell
 from loadgen.experiment.placing import Claim, Machine, place
+from loadgen.replay.on_ray.niceness import take_back_niceness
 from loadgen.replay.on_ray.seats import node_of
 from loadgen.replay.run_folder import RunFolder, RunStatus
 from loadgen.replay.worker import Progress
@@ -176,6 +177,7 @@ class _Tasks:
 
 def _make(run: CellRun) -> _Made:
     """In a task: make the run, in a folder of this node's own."""
+    take_back_niceness()
     with tempfile.TemporaryDirectory(prefix="loadgen-") as folder:
         made = run.kept_in(Path(folder)).make(_unheard)
         packed = io.BytesIO()

@@ -114,6 +114,8 @@ def test_two_nodes_send_what_one_machine_sends_on_one_clock(
     late_ns = np.asarray(records.column("dispatched_ns").to_numpy() - records.column("planned_ns").to_numpy())
     assert late_ns.min() > -unsure_ns - 1_000_000
     assert text.count("its clock") == 2
+    # As root, what Ray adds to the niceness of its workers is taken back.
+    assert [node["niceness"] for node in facts["generator"]["nodes"]] == [0, 0]
     for worker in facts["generator"]["workers"]:
         of_worker = late_ns[np.asarray(records.column("worker").to_numpy()) == worker["worker"]]
         assert worker["lateness_max_s"] == of_worker.max() / 1e9

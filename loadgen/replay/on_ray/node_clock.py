@@ -13,6 +13,7 @@ import ray
 
 import loadgen
 from loadgen.replay.clock_offset import ClockOffset, ClockReading, offset_from
+from loadgen.replay.on_ray.niceness import take_back_niceness
 
 _ANSWER_WITHIN_S = 5.0
 
@@ -24,7 +25,7 @@ class NodeClock:
         return time.monotonic_ns()
 
     def facts(self) -> dict[str, Any]:
-        """What this node is."""
+        """What this node is. niceness: what Ray adds to that of its workers, and they cannot undo."""
         return {
             "host": socket.gethostname(),
             "loadgen": loadgen.__version__,
@@ -32,6 +33,7 @@ class NodeClock:
             "cpu_count": os.cpu_count(),
             "cpu_model": _cpu_model(),
             "boot_id": _boot_id(),
+            "niceness": take_back_niceness(),
         }
 
 

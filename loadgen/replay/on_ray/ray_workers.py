@@ -63,7 +63,13 @@ class RayWorkers:
             for node in self._seats.nodes
             if (clock := self._clocks.get(node.node_id)) is not None and clock.first.uncertainty_ns > _SURE_NS
         )
-        return (*unsure, *self._told)
+        nice = tuple(
+            f"Ray gave workers on {node.name} a niceness of {node.facts['niceness']}: beside other work they send "
+            "late; start it there with RAY_worker_niceness=0 in its environment"
+            for node in self._seats.nodes
+            if node.facts["niceness"] > 0
+        )
+        return (*unsure, *nice, *self._told)
 
     def open(self, on_word: Callable[[Word], None]) -> None:
         self._journal = JournalWriter(self._tasks[0].journal_path)

@@ -12,6 +12,7 @@ import pyarrow as pa
 from loadgen.plan.prompts import Prompts
 from loadgen.replay.commanded_worker import CommandedWorker
 from loadgen.replay.descriptors import least_connections, refuse_beyond_descriptors
+from loadgen.replay.on_ray.niceness import take_back_niceness
 from loadgen.replay.record_parts import PartsWriter
 from loadgen.replay.worker import Progress
 from loadgen.replay.worker_process import raise_descriptor_limit, take_realtime_priority
@@ -54,6 +55,7 @@ class WorkerActor:
         raise_descriptor_limit()
         planned_ns = np.asarray(task.share.column("planned_ns").to_numpy(), dtype=np.int64)
         refuse_beyond_descriptors(least_connections(planned_ns, task.settings.max_concurrency))
+        take_back_niceness()
         if task.settings.realtime:
             take_realtime_priority()
         said: Said = []
