@@ -72,7 +72,7 @@ def _limits(report: Report) -> list[str]:
 
 
 def _table(heads: Sequence[str], rows: Sequence[Sequence[str]]) -> list[str]:
-    lines = ["| " + " | ".join(heads) + " |", "|---|" + "---:|" * (len(heads) - 1)]
+    lines = ["| " + " | ".join(map(_escaped, heads)) + " |", "|---|" + "---:|" * (len(heads) - 1)]
     return lines + ["| " + " | ".join(row) + " |" for row in rows]
 
 

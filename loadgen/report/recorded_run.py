@@ -12,9 +12,10 @@ import pyarrow.parquet as pq
 
 from loadgen.errors import RunError
 from loadgen.plan.schedule import Schedule
-from loadgen.replay.run_folder import RunFolder, RunStatus
+from loadgen.replay.run_folder import RunFolder, RunStatus, refuse_without
 from loadgen.report.figures import Floats
 from loadgen.report.observations import Observations
+from loadgen.telemetry.samples import SCHEMA
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,6 +69,8 @@ def _telemetry(folder: RunFolder) -> pa.Table | None:
     if not folder.telemetry_path.is_file():
         return None
     try:
-        return pq.read_table(folder.telemetry_path)
-    except (OSError, pa.ArrowException) as exc:
+        table = pq.read_table(folder.telemetry_path)
+        refuse_without(table, SCHEMA, folder.telemetry_path)
+        return table.select(SCHEMA.names).cast(SCHEMA)
+    except (OSError, ValueError, pa.ArrowException) as exc:
         raise RunError(f"{folder.telemetry_path}: cannot be read ({exc})".splitlines()[0]) from exc

@@ -55,7 +55,7 @@ def render(report: Report, console: Console) -> None:
 
 
 def _headline(report: Report, console: Console) -> None:
-    console.print(Text(words.title(report), style="bold"))
+    console.print(_text(words.title(report), style="bold"))
     console.print(_text(words.what(report)), soft_wrap=True)
     console.print(Text(words.counts(report)))
     if (warmup := words.warmup(report)) is not None:

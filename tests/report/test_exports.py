@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import json
+import re
 from pathlib import Path
 from typing import Any
 from xml.etree import ElementTree as ET
@@ -14,6 +15,7 @@ import pyarrow.parquet as pq
 import pytest
 from prometheus_client.openmetrics.parser import text_string_to_metric_families
 
+from loadgen.plan.schedule import Window
 from loadgen.report.export.forms import FORMS, write_exports
 from loadgen.report.export.statistics import most_at_once
 from loadgen.report.goodput import Bound
@@ -24,7 +26,7 @@ from loadgen.report.recorded_run import RecordedRun, read_run
 from loadgen.report.report import Report, report_of
 from loadgen.report.validity import Thresholds
 from support.command import run as run_command
-from support.runs import failed, ok, written
+from support.runs import failed, ns, ok, written
 
 # Three successes and a failure in 4 s. Sent 10 ms late; 100, 200 and 300 ms to the first token and 100 ms more to
 # the last of 2, 3 and 5 tokens.
@@ -252,6 +254,15 @@ def test_markdown_shows_the_answer_and_no_markup_of_a_target(tmp_path: Path) -> 
         assert markup not in text
     widths = {line.count(" | ") for line in text.splitlines() if line.startswith("| latency p")}
     assert len(widths) == 1
+
+
+def test_the_label_of_a_window_is_no_markup_in_markdown(tmp_path: Path) -> None:
+    label = "peak-<b>|`x`"
+    rows = [{**row, "window": label} for row in ROWS]
+    run = written(tmp_path, rows, length_s=4.0, windows=[Window(label, 0, ns(4))])
+    text = as_markdown(report_of(read_run(run), Thresholds()))
+    assert re.search(r"(?<!\\)[<`]", text) is None
+    assert re.search(r"\w(?<!\\)\|", text) is None
 
 
 def test_the_command_writes_every_form(tmp_path: Path) -> None:

@@ -131,8 +131,10 @@ def test_whether_the_peak_held_stands_before_the_table(tmp_path: Path) -> None:
 
 def test_text_from_the_target_cannot_move_the_cursor(tmp_path: Path) -> None:
     rows = [ok(0, first_s=0.1, last_s=0.2), failed(1, "http_error", end_s=1.1, error="\x1b[2Jgone\r\x9b1m")]
-    text = printed(build_report(written(tmp_path, rows), Thresholds()))
+    run = written(tmp_path, rows, status="interrupted", exit_reason="\x1b[1mSIG", warnings=["\x1b[3m"])
+    text = printed(build_report(run, Thresholds()))
     assert "?[2Jgone??1m" in text
+    assert "\x1b" not in text
 
 
 def test_of_many_bursts_the_one_that_held_least_is_shown(tmp_path: Path) -> None:
