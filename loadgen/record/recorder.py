@@ -21,11 +21,12 @@ from loadgen.record.request_batch import RequestBatch
 from loadgen.record.request_store import RequestStore
 from loadgen.record.selection import EVERYTHING, Selection
 from loadgen.record.settings import RecordSettings
-from loadgen.record.sources import LogSources, Sources, head_lines, oldest_first
+from loadgen.record.sources import LONGEST_HEAD_BYTES, LogSources, Sources, head_lines, oldest_first
 from loadgen.record.wrappers.catalog import find_wrapper
 from loadgen.record.wrappers.nesting import unwrapped_head
 from loadgen.record.wrappers.wrapper import Wrapper
-from loadgen.trace.source_stream import STDIN
+from loadgen.trace.location import is_remote
+from loadgen.trace.source_stream import STDIN, source_name
 from loadgen.trace.trace import SourceFile, TraceMetadata
 
 
@@ -88,6 +89,13 @@ class Recorder:
         self._selection = selection
         if list(paths).count(STDIN) > 1:
             raise UsageError("standard input is given more than once", hint="give - once")
+        for path in paths:
+            # A file is opened for a look at its format and again to be read: a pipe would then wait for ever.
+            if path != STDIN and not is_remote(path) and path.is_fifo():
+                raise UsageError(
+                    f"{path}: a pipe, which can be read once only",
+                    hint=f"give it as standard input: - --format NAME < {path}",
+                )
         head = head_lines(paths[0])
         self._wrapping = find_wrapper(settings.wrapper, head)
         if self._wrapping is not None:
@@ -97,11 +105,13 @@ class Recorder:
                 "standard input is read once, so its format is not looked at", hint="give --format"
             )
         if format_name == "auto" and len(paths) == 1 and not any(head):
-            raise RecordError(f"{paths[0].name}: the log is empty: 0 usable of 0 lines")
+            raise RecordError(f"{source_name(paths[0])}: the log is empty: 0 usable of 0 lines")
         try:
             self._name, self._format = make_format(format_name, settings, head)
         except RecordError as error:
-            raise RecordError(f"{paths[0].name}: {error.message}", hint=error.hint) from error
+            is_cut = len(b"\n".join(head)) >= LONGEST_HEAD_BYTES
+            seen = f" (the first {LONGEST_HEAD_BYTES >> 20} MiB were looked at)" if is_cut else ""
+            raise RecordError(f"{source_name(paths[0])}: {error.message}{seen}", hint=error.hint) from error
         self._fields_there = fields_there(self._name, head)
         self.paths = oldest_first(
             paths,
@@ -165,11 +175,13 @@ class Recorder:
     def recording(self) -> Recording:
         """What was found so far. Raises RecordError if that is nothing."""
         findings, selection = self._findings.copy(), self._selection
-        first = self.paths[0].name
+        first = source_name(self.paths[0])
         where = first if len(self.paths) == 1 else f"{first} and {len(self.paths) - 1} more"
         if self._num_found == 0:
             raise _nothing_usable(where, self._name, findings, self._advice(findings))
         num_left_out = self._num_found - self._store.num_rows
+        for source in findings.unread_sources():
+            findings.warn(f"{source}: no line of it could be read as {self._name}; is it of another format?")
         if self._store.num_rows == 0:
             raise RecordError(
                 f"{where}: 0 of {self._num_found} requests are left by {selection.description}",

@@ -17,6 +17,8 @@ from loadgen.trace.source_stream import STDIN, SourceStream, head_of
 from loadgen.trace.trace import SourceFile
 
 _HEAD_BYTES = 256 << 10
+# A line at their end is read on to here: one request with a long text is a line of its own.
+LONGEST_HEAD_BYTES = 16 << 20
 _BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 
 
@@ -124,6 +126,7 @@ class FileLines:
             )
             next_line += batch.num_lines
             findings.num_lines += num_skipped + batch.num_lines
+            findings.lines_by_source[stream.name] += batch.num_lines
             if batch.data:
                 yield batch
         self.repeated_bytes = 0
@@ -141,7 +144,7 @@ def head_lines(path: Path) -> list[bytes]:
     """The first lines of a file, for a look at its format; none of standard input, which is read once."""
     if path == STDIN:
         return []
-    head = head_of(path, _HEAD_BYTES, error=RecordError)
+    head = head_of(path, _HEAD_BYTES, error=RecordError, most_bytes=LONGEST_HEAD_BYTES)
     if head.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
         raise RecordError(f"{path.name}: the text is UTF-16", hint="convert it: iconv -f UTF-16 -t UTF-8")
     return [line.removesuffix(b"\r") for line in head.removeprefix(_BYTE_ORDER_MARK).split(b"\n")]

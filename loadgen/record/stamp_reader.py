@@ -199,12 +199,12 @@ class StampReader:
             findings.assume(f"stamps without a year begin in {self._year}")
         if self._clock is not None and self._clock.num_ambiguous:
             findings.warn(
-                f"{self._clock.num_ambiguous} stamps lie in the hour that {self._zone} has twice; "
+                f"{_stamps_lie(self._clock.num_ambiguous)} in the hour that {self._zone} has twice; "
                 "settled by the order of lines"
             )
         if self._clock is not None and self._clock.num_skipped:
             findings.warn(
-                f"{self._clock.num_skipped} stamps lie in an hour that {self._zone} does not have; "
+                f"{_stamps_lie(self._clock.num_skipped)} in an hour that {self._zone} does not have; "
                 "is the zone right?"
             )
 
@@ -274,3 +274,7 @@ def _timedelta_ns(delta: timedelta) -> int:
 
 def _kind(value: object) -> str:
     return "missing" if value is None else f"a {type(value).__name__}"
+
+
+def _stamps_lie(count: int) -> str:
+    return "1 stamp lies" if count == 1 else f"{count} stamps lie"

@@ -26,6 +26,11 @@ _PEEKED_BYTES = 64 << 10
 _GZIP, _BZIP2, _XZ, _ZSTD = b"\x1f\x8b", b"BZh", b"\xfd7zXZ\x00", b"\x28\xb5\x2f\xfd"
 
 
+def source_name(path: Path) -> str:
+    """What a source is called in messages and metadata: its base name."""
+    return "(stdin)" if path == STDIN else path.name
+
+
 class _HashedFile(io.RawIOBase):
     """Raw bytes of a file, counted, hashed and reported on the way."""
 
@@ -73,14 +78,15 @@ class SourceStream:
     @property
     def name(self) -> str:
         """The base name: folders are nobody's business."""
-        return "(stdin)" if self._path == STDIN else self._path.name
+        return source_name(self._path)
 
     def blocks(self) -> Iterator[bytes]:
         """Blocks of plain bytes, each ending with a line end, save the last of a file without one."""
         try:
             file = cast(BinaryIO, sys.stdin.buffer) if self._path == STDIN else open_raw(self._path)
         except OSError as exc:
-            raise self._error(f"{self._path}: cannot be opened ({exc.strerror})") from exc
+            hint = "give the files in it" if isinstance(exc, IsADirectoryError) else None
+            raise self._error(f"{self._path}: cannot be opened ({exc.strerror})", hint=hint) from exc
         with file:
             raw = _HashedFile(file, self._on_bytes)
             try:
@@ -100,10 +106,16 @@ class SourceStream:
         return b"".join(self.blocks()).decode("utf-8-sig", errors="replace")
 
 
-def head_of(path: Path, num_bytes: int, *, error: type[LoadgenError]) -> bytes:
-    """The first `num_bytes` plain bytes at most, for a look at the format."""
-    blocks = SourceStream(path, error=error).blocks()
-    return next(blocks, b"")[:num_bytes]
+def head_of(path: Path, num_bytes: int, *, error: type[LoadgenError], most_bytes: int = 0) -> bytes:
+    """The first `num_bytes` plain bytes at most, for a look at the format.
+
+    most_bytes: the line in which they end is given whole, as far as so many bytes in all reach.
+    """
+    block = next(SourceStream(path, error=error).blocks(), b"")
+    if most_bytes <= num_bytes:
+        return block[:num_bytes]
+    end = block.find(b"\n", num_bytes - 1, most_bytes)
+    return block[: end if end >= 0 else most_bytes]
 
 
 def _decompressed(raw: io.BufferedReader) -> io.BufferedIOBase:

@@ -35,9 +35,9 @@ from loadgen.record.formats.triton import TritonFormat
 from loadgen.record.formats.vllm import VllmFormat
 from loadgen.record.settings import RecordSettings
 
-_COMMON_LOOK = re.compile(rb'\S+ \S+ .*?\[\d\d/[A-Z][a-z][a-z]/\d{4}:[^\]]+\] "')
+_COMMON_LOOK = re.compile(rb'\S+ \S+ .*?\[\d\d/[A-Z][a-z][a-z]/\d{4}:[^\]]{1,40}\] "')
 
-_UVICORN_LOOK = re.compile(rb'(?:\S+ )?INFO: +\S+:\d+ - "[A-Z]+ ')
+_UVICORN_LOOK = re.compile(rb'INFO: +\S+:\d+ - "[A-Z]+ ')
 _LONGEST_HINT = 300
 
 

@@ -24,16 +24,19 @@ from loadgen.record.settings import RecordSettings
 from loadgen.record.stamp_reader import StampReader
 
 _MOMENT = rb"\d\d/[A-Z][a-z]{2}/\d{4}:\d\d:\d\d:\d\d(?:\.\d+)?(?: [+-]\d{4})?"
+# One unbounded run at a time between the marks, or a hostile line costs the square of its length.
 _LINE = re.compile(
     rb"(?:^|\s)\S+:\d+ \[("
     + _MOMENT
-    + rb")\] \S+ \S+/\S+ (?:-?\d+/){4}(\+?-?\d+) (-?\d{1,3}) (\+?\d+) \S+ \S+ \S{4} "
-    rb'(?:\d+/){4}\+?\d+ \d+/\d+ (?:\{.*?\} ){0,2}"(<BADREQ>|[^" ]+ [^" ]+)'
+    + rb")\] \S+ [^\s/]+/[^\s/]+ (?:-?\d+/){4}(\+?-?\d+) (-?\d{1,3}) (\+?\d+) \S+ \S+ \S{4} "
+    rb'(?:\d+/){4}\+?\d+ \d+/\d+ (?:\{.*?\} )?"(<BADREQ>|[^" ]+ [^" ]+)'
 )
 # Messages of the program itself, lines of TCP mode and errors of connections are no requests, but no damage either.
 _MESSAGE = re.compile(rb"haproxy\[\d+\]: (?!\S+:\d+ \[)")
 _NO_REQUEST = re.compile(
-    rb"(?:^|\s)\S+:\d+ \[" + _MOMENT + rb"\] (?:\S+/\S+: |\S+ \S+/\S+ -?\d+/-?\d+/\+?-?\d+ \+?\d+ )"
+    rb"(?:^|\s)\S+:\d+ \["
+    + _MOMENT
+    + rb"\] (?:[^\s/]+/[^\s/]+: |\S+ [^\s/]+/[^\s/]+ -?\d+/-?\d+/\+?-?\d+ \+?\d+ )"
 )
 _BEGINNING = re.compile(rb"\S+:\d+ \[")
 
