@@ -86,8 +86,8 @@ class Bench:
         planned = self.schedule.planned_ns
         latency = (served.ended_ns + reply_ns - planned)[ok] / 1e9
         steps = np.maximum(served.output_tokens[ok], 1)
-        busy_ns = sum(sum(one.busy_ns) for one in served.stretches)
-        busy_ns += sum(served.prefills.end_ns) - sum(served.prefills.start_ns)
+        busy_ns = sum(int(one.busy_ns.sum()) for one in served.stretches)
+        busy_ns += int((served.prefills.end_ns - served.prefills.start_ns).sum())
         span_s = float(served.ended_ns[ok].max() - planned[0]) / 1e9 if ok.any() else 0.0
         whole_s = max(float(served.ended_ns.max()) / 1e9, self.schedule.end_ns / 1e9)
         return Outlook(

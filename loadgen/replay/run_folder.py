@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 import secrets
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import datetime
 from enum import StrEnum
@@ -16,7 +18,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from loadgen.atomic_file import replacing, write_text
-from loadgen.errors import RunError
+from loadgen.errors import ExitCode, RunError
 from loadgen.plan.schedule import Schedule, read_schedule, write_schedule
 from loadgen.replay.record_parts import batches_of, parts_of
 from loadgen.replay.request_record import SCHEMA
@@ -38,6 +40,12 @@ class RunStatus(StrEnum):
     COMPLETE = "complete"
     INTERRUPTED = "interrupted"
     FAILED = "failed"  # stopped before its end by an error of set-up, or since nothing succeeded
+
+
+class RunNotKept(RunError):
+    """A run folder that can no longer be written to: the disk is full, or the folder is gone."""
+
+    exit_code = ExitCode.RUN_FAILED
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,9 +99,10 @@ class RunFolder:
         return self.path / "journal" / f"worker-{worker}.arrows"
 
     def write_facts(self, facts: dict[str, Any]) -> None:
-        """Write run.json whole; `facts` must hold no secret."""
+        """Write run.json whole; `facts` must hold no secret. Raises RunNotKept, as all that write do."""
         document = {"format_version": FORMAT_VERSION, **facts}
-        write_text(self.path / "run.json", json.dumps(document, indent=2, allow_nan=False) + "\n")
+        with _kept(self.path / "run.json") as path:
+            write_text(path, json.dumps(document, indent=2, allow_nan=False) + "\n")
 
     def read_facts(self) -> dict[str, Any]:
         path = self.path / "run.json"
@@ -114,7 +123,8 @@ class RunFolder:
         return facts
 
     def write_schedule(self, schedule: Schedule) -> None:
-        write_schedule(schedule, self.path / "schedule.parquet")
+        with _kept(self.path / "schedule.parquet") as path:
+            write_schedule(schedule, path)
 
     def read_schedule(self) -> Schedule:
         return read_schedule(self.path / "schedule.parquet")
@@ -124,6 +134,10 @@ class RunFolder:
 
     def write_warmup(self, records: pa.Table) -> None:
         _write_records(records, self.warmup_path)
+
+    def write_telemetry(self, samples: pa.Table) -> None:
+        with _kept(self.telemetry_path) as path, replacing(path) as aside:
+            pq.write_table(samples, aside, compression="zstd")
 
     def read_requests(self) -> pa.Table:
         """Records of the run, from requests.parquet, or from the journal of a run that was killed."""
@@ -149,10 +163,22 @@ class RunFolder:
         return read_journal(paths)
 
 
+@contextmanager
+def _kept(path: Path) -> Iterator[Path]:
+    """Yield `path` to be written. Raises RunNotKept in place of OSError; what is kept so far stays."""
+    try:
+        yield path
+    except OSError as exc:
+        raise RunNotKept(
+            f"{path}: cannot be written ({os.strerror(exc.errno) if exc.errno else exc})",
+            hint=f"make room; `loadgen report {path.parent}` shows what was kept until then",
+        ) from exc
+
+
 def _write_records(records: pa.Table, path: Path) -> None:
     # Moments and gaps hardly come twice: a dictionary of them takes half of the time and a third of the space more.
     names = [field.name for field in records.schema if pa.types.is_dictionary(field.type)]
-    with replacing(path) as aside:
+    with _kept(path), replacing(path) as aside:
         pq.write_table(records, aside, compression="zstd", use_dictionary=names)
 
 

@@ -7,9 +7,9 @@ one: that is what makes a million requests a matter of seconds.
 
 from __future__ import annotations
 
-import heapq
 from collections import deque
 from collections.abc import Sequence
+from heapq import heapify, heappop, heappush
 
 import numpy as np
 
@@ -37,11 +37,11 @@ class _Waiting:
 class _Batch:
     """A place for one batch. finishes: (step after which a row has its last token, its index), a heap.
 
-    oldest: no member has a lower index; requests come in order, so nobody's time is up before that one's would be.
+    stretches: the values of one stretch behind those of the other.
     """
 
     __slots__ = (
-        "finishes", "held", "idle_since_ns", "index", "kv_tokens", "num_rows", "oldest", "steps", "stretches",
+        "finishes", "held", "idle_since_ns", "index", "kv_tokens", "num_rows", "steps", "stretches",
         "useful", "useful_sum",
     )  # fmt: skip
     num_unread_tokens = 0  # asked for by chunked prefill alone, which is not simulated
@@ -50,18 +50,13 @@ class _Batch:
         self.index = index
         self.num_rows = 0
         self.idle_since_ns = 0
-        self.oldest = 0
         self.finishes: list[tuple[int, int]] = []
         self.held: list[int] = []
         self.useful = 0
         self.kv_tokens = 0
         self.steps = 0
         self.useful_sum = 0
-        self.stretches = Stretches()
-
-    def find_oldest(self) -> None:
-        """Make `oldest` that of a member; called for a batch that has one."""
-        self.oldest = min([*self.held, *(index for _, index in self.finishes)])
+        self.stretches: list[int] = []
 
 
 class SimulatedServer:
@@ -107,8 +102,8 @@ class SimulatedServer:
         preparing: deque[tuple[int, int]] = deque()
         pre_ns = 0 if self._config.engine.is_inline else self._pre_ns
         workers = [0] * self._config.preprocess_workers
-        prefills = Prefills()
-        now = following = 0
+        prefills: list[int] = []
+        now = following = oldest = 0
         num_waiting = 0
 
         def enqueue(index: int, moment_ns: int) -> None:
@@ -155,9 +150,8 @@ class SimulatedServer:
                 else:
                     num_waiting += 1
                     if pre_ns:
-                        free = heapq.heappop(workers)
-                        done = max(free, received[index]) + pre_ns
-                        heapq.heappush(workers, done)
+                        done = max(heappop(workers), received[index]) + pre_ns
+                        heappush(workers, done)
                         preparing.append((done, index))
                     else:
                         enqueue(index, received[index])
@@ -165,7 +159,15 @@ class SimulatedServer:
                 done, index = preparing.popleft()
                 enqueue(index, done)
 
-            if timeout_ns < _NEVER:
+            # Nobody's time is up before that of the oldest who is still there.
+            while True:
+                while oldest < following and (
+                    ended[oldest] >= 0 or (started[oldest] >= 0 and not times_running)
+                ):
+                    oldest += 1
+                expires_ns = received[oldest] + timeout_ns
+                if expires_ns > now:
+                    break
                 while waiting and received[waiting[0].index] + timeout_ns <= now:
                     index = waiting.pop(0).index
                     if behind:
@@ -178,9 +180,7 @@ class SimulatedServer:
                     num_waiting -= 1
                 if times_running:
                     for batch in batches:
-                        if batch.num_rows and received[batch.oldest] + timeout_ns <= now:
-                            batch.find_oldest()
-                            self._expire(batch, now, received, prompts, outputs, status, ended, made, joined)
+                        self._expire(batch, now, received, prompts, outputs, status, ended, made, joined)
 
             # Admit, as often as there are batches.
             admitted: list[tuple[_Batch, list[_Waiting]]] = []
@@ -197,8 +197,6 @@ class SimulatedServer:
                         waiting.append(behind.popleft())
                     num_waiting -= len(taken)
                     batch = batches[decision.group]
-                    if not batch.num_rows:
-                        batch.oldest = taken[0].index
                     batch.num_rows += len(taken)
                     assert batch.num_rows <= self._batch_rows
                     admitted.append((batch, taken))
@@ -210,9 +208,7 @@ class SimulatedServer:
                 rows = len(taken)
                 start = now
                 now += cost.prefill_ns(tokens, rows) + rows * self._inline_ns + self._delay_ns
-                prefills.start_ns.append(start)
-                prefills.end_ns.append(now)
-                prefills.rows.append(rows)
+                prefills += start, now, rows
                 batch.useful += rows
                 batch.kv_tokens += tokens + rows
                 ending = []
@@ -222,7 +218,7 @@ class SimulatedServer:
                     joined[index], batch_of[index] = batch.steps, batch.index
                     batch_sum[index] = rows - batch.useful_sum
                     if outputs[index] > 1:
-                        heapq.heappush(batch.finishes, (batch.steps + outputs[index] - 1, index))
+                        heappush(batch.finishes, (batch.steps + outputs[index] - 1, index))
                     else:
                         ending.append(index)
                 for index in ending:
@@ -232,14 +228,9 @@ class SimulatedServer:
             if not running:
                 if admitted:
                     continue  # all of them had a single token
-                moments = [received[following], until if waiting else _NEVER]
+                moments = [received[following], expires_ns, until if waiting else _NEVER]
                 if preparing:
                     moments.append(preparing[0][0])
-                if timeout_ns < _NEVER:
-                    if waiting:
-                        moments.append(received[waiting[0].index] + timeout_ns)
-                    if preparing:
-                        moments.append(received[preparing[0][1]] + timeout_ns)
                 moment = min(moments)
                 if moment >= _NEVER:
                     break
@@ -259,21 +250,12 @@ class SimulatedServer:
             if admitted and waiting and has_room:
                 steps = 1  # the policy may take more, and was not asked what it would do now
             elif steps > 1:
-                moment = until
+                moment = min(until, expires_ns)
                 if has_room:
                     if num_waiting < limit and received[following] < moment:
                         moment = received[following]
                     if preparing and preparing[0][0] < moment:
                         moment = preparing[0][0]
-                if timeout_ns < _NEVER:
-                    moment = min(moment, received[following] + timeout_ns)
-                    if waiting:
-                        moment = min(moment, received[waiting[0].index] + timeout_ns)
-                    if preparing:
-                        moment = min(moment, received[preparing[0][1]] + timeout_ns)
-                    if times_running:
-                        for batch in running:
-                            moment = min(moment, received[batch.oldest] + timeout_ns)
                 if now + steps * total + growth * (steps * (steps - 1) // 2) > moment:
                     steps = steps_until(moment - now, total, growth)
 
@@ -285,14 +267,8 @@ class SimulatedServer:
                 part_growth += kv_ns * batch.useful
                 # The steps of batches before it in turn are in `part`.
                 every = total + part_growth
-                stretch = batch.stretches
-                stretch.first_ns.append(start + part)
-                stretch.every_ns.append(every)
-                stretch.growth_ns.append(growth)
-                stretch.count.append(steps)
-                stretch.rows.append(batch.num_rows)
-                stretch.useful.append(batch.useful)
-                stretch.busy_ns.append(steps * own + kv_ns * batch.useful * (steps * (steps - 1) // 2))
+                busy = steps * own + kv_ns * batch.useful * (steps * (steps - 1) // 2)
+                batch.stretches += start + part, every, growth, steps, batch.num_rows, batch.useful, busy
                 batch.steps += steps
                 batch.useful_sum += steps * batch.useful
                 batch.kv_tokens += steps * batch.useful
@@ -302,7 +278,7 @@ class SimulatedServer:
                         before = steps - 1
                         end = start + part + before * every + growth * (before * (before - 1) // 2)
                         while finishes and finishes[0][0] == batch.steps:
-                            finish(batch, heapq.heappop(finishes)[1], end)
+                            finish(batch, heappop(finishes)[1], end)
                 else:
                     end_held(batch, start + part)
             now = start + steps * total + growth * (steps * (steps - 1) // 2)
@@ -323,16 +299,17 @@ class SimulatedServer:
             joined=column(joined),
             batch=np.asarray(batch_of, dtype=np.int8),
             batch_sum=column(batch_sum),
-            stretches=tuple(batch.stretches for batch in batches),
-            prefills=prefills,
+            stretches=tuple(Stretches.of(batch.stretches) for batch in batches),
+            prefills=Prefills.of(prefills),
             length_ns=now,
         )
 
     def _has_room(self, batches: Sequence[_Batch]) -> bool:
         """Whether anybody can be admitted at all: a static batch takes none while it runs, and none has more rows
         than it may. Where nobody can, the policy need not be asked, and who comes meanwhile changes nothing."""
+        below = self._room_below
         for batch in batches:  # noqa: SIM110  # any() takes twice as long, and this is asked at each event
-            if batch.num_rows < self._room_below:
+            if batch.num_rows < below:
                 return True
         return False
 
@@ -350,6 +327,7 @@ class SimulatedServer:
     ) -> None:
         """Take out of a batch those whose time is up, also one that has all tokens and waits for its batch."""
         latest = now - self._timeout_ns
+        was_running = batch.num_rows > 0
         for index in [index for index in batch.held if received[index] <= latest]:
             batch.held.remove(index)
             batch.num_rows -= 1
@@ -363,8 +341,6 @@ class SimulatedServer:
             made[index] = 1 + batch.steps - joined[index]
             batch.kv_tokens -= prompts[index] + made[index]
             status[index], ended[index] = TIMEOUT, now
-        heapq.heapify(batch.finishes)
-        if batch.num_rows:
-            batch.find_oldest()
-        else:
+        heapify(batch.finishes)
+        if was_running and not batch.num_rows:
             batch.idle_since_ns = now

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
@@ -11,32 +11,36 @@ import numpy.typing as npt
 Numbers = npt.NDArray[np.int64]
 
 
-@dataclass(slots=True)
+@dataclass(frozen=True, slots=True)
 class Stretches:
     """Decode steps of one batch in stretches within which nobody joins or leaves it.
 
     Step m (0, 1 ..) of a stretch ends at first + m * every + growth * m (m - 1) / 2 ns: each is longer than the one
-    before by the positions that its rows have added. Lists of one value a stretch.
+    before by the positions that its rows have added. One value a stretch, in order of time.
     """
 
-    first_ns: list[int] = field(default_factory=list)
-    every_ns: list[int] = field(default_factory=list)
-    growth_ns: list[int] = field(default_factory=list)
-    count: list[int] = field(default_factory=list)
-    rows: list[int] = field(default_factory=list)
-    useful: list[int] = field(default_factory=list)
-    busy_ns: list[int] = field(default_factory=list)
+    first_ns: Numbers
+    every_ns: Numbers
+    growth_ns: Numbers
+    count: Numbers
+    rows: Numbers
+    useful: Numbers
+    busy_ns: Numbers
+
+    @classmethod
+    def of(cls, values: list[int]) -> Stretches:
+        """values: those of one behind those of the other, each in the order of the fields."""
+        return cls(*_columns(values, 7))
 
     def ends_ns(self) -> Numbers:
         """When each step ended: int64, one value a step."""
-        counts = np.asarray(self.count, dtype=np.int64)
+        counts = self.count
         total = int(counts.sum())
         step = np.arange(total, dtype=np.int64) - np.repeat(np.cumsum(counts) - counts, counts)
-        ends = np.repeat(np.asarray(self.first_ns, dtype=np.int64), counts)
-        ends += step * np.repeat(np.asarray(self.every_ns, dtype=np.int64), counts)
-        growth = np.asarray(self.growth_ns, dtype=np.int64)
-        if growth.any():
-            ends += np.repeat(growth, counts) * (step * (step - 1) // 2)
+        ends = np.repeat(self.first_ns, counts)
+        ends += step * np.repeat(self.every_ns, counts)
+        if self.growth_ns.any():
+            ends += np.repeat(self.growth_ns, counts) * (step * (step - 1) // 2)
         return ends
 
 
@@ -56,13 +60,23 @@ def steps_until(length_ns: int, total_ns: int, growth_ns: int) -> int:
     return max(1, steps)
 
 
-@dataclass(slots=True)
+@dataclass(frozen=True, slots=True)
 class Prefills:
-    """Passes over new prompts. Lists of one value a pass."""
+    """Passes over new prompts. One value a pass, in order of time."""
 
-    start_ns: list[int] = field(default_factory=list)
-    end_ns: list[int] = field(default_factory=list)
-    rows: list[int] = field(default_factory=list)
+    start_ns: Numbers
+    end_ns: Numbers
+    rows: Numbers
+
+    @classmethod
+    def of(cls, values: list[int]) -> Prefills:
+        """values: those of one behind those of the other, each in the order of the fields."""
+        return cls(*_columns(values, 3))
+
+
+def _columns(values: list[int], width: int) -> Numbers:
+    """int64 (width, values / width)."""
+    return np.ascontiguousarray(np.asarray(values, dtype=np.int64).reshape(-1, width).T)
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,18 +94,12 @@ def counters_at(stretches: list[Stretches], prefills: Prefills, moments_ns: Numb
     rows = useful = busy = np.zeros(moments_ns.size)
     parts: list[tuple[Numbers, Numbers, Numbers, Numbers, Numbers]] = []
     for one in stretches:
-        count = np.asarray(one.count, dtype=np.int64)
-        first, every = np.asarray(one.first_ns, dtype=np.int64), np.asarray(one.every_ns, dtype=np.int64)
-        growth = np.asarray(one.growth_ns, dtype=np.int64)
-        last = first + (count - 1) * every + growth * ((count - 1) * (count - 2) // 2)
+        count, first, every = one.count, one.first_ns, one.every_ns
+        last = first + (count - 1) * every + one.growth_ns * ((count - 1) * (count - 2) // 2)
         # Where batches take turns, steps of others lie within a step's time: no matter here.
-        parts.append(
-            (first - every, last, np.asarray(one.rows, dtype=np.int64) * count,
-             np.asarray(one.useful, dtype=np.int64) * count, np.asarray(one.busy_ns, dtype=np.int64))
-        )  # fmt: skip
-    start, end = np.asarray(prefills.start_ns, dtype=np.int64), np.asarray(prefills.end_ns, dtype=np.int64)
-    prefill_rows = np.asarray(prefills.rows, dtype=np.int64)
-    parts.append((start, end, prefill_rows, prefill_rows, end - start))
+        parts.append((first - every, last, one.rows * count, one.useful * count, one.busy_ns))
+    start, end = prefills.start_ns, prefills.end_ns
+    parts.append((start, end, prefills.rows, prefills.rows, end - start))
     for begins, ends, *amounts in parts:
         rows, useful, busy = (
             total + _grown(begins, ends, amount, moments_ns)
