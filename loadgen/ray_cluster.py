@@ -60,6 +60,13 @@ def joined_cluster(address: str, *, least_cpus: int = 1) -> Iterator[None]:
         ray.shutdown()
 
 
+def free_cpus() -> int:
+    """CPUs of the cluster that nobody has taken."""
+    import ray  # noqa: PLC0415  # see joined_cluster
+
+    return int(ray.available_resources().get("CPU", 0))
+
+
 def _refuse_silent(address: str) -> None:
     """Raise UsageError where nobody listens, or nobody who speaks HTTP/2, as gRPC does.
 

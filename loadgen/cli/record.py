@@ -21,7 +21,7 @@ from loadgen.cli.progress import ByteProgress
 from loadgen.cli.trace_figures import describe
 from loadgen.durations import format_duration, parse_duration_s
 from loadgen.errors import UsageError
-from loadgen.ray_cluster import joined_cluster
+from loadgen.ray_cluster import free_cpus, joined_cluster
 from loadgen.record.fidelity import Fidelity
 from loadgen.record.following import follow_logs
 from loadgen.record.formats.catalog import FORMATS
@@ -269,6 +269,8 @@ def record(
         num_workers = workers or os.cpu_count() or 1
         with nullcontext() if ray is None else joined_cluster(ray):
             reader = None if ray is None else import_module("loadgen.record.ray_files").RayFiles()
+            if ray is not None and len(logs) > 1 and not free_cpus():
+                console.note("the cluster has no CPU free: waiting for one")
             fidelity = _read(logs, format_name, settings, selection, num_workers, target, reader)
     _show(fidelity, show_lines=show_lines)
     console.note(f"{target}: {_one_line(fidelity)}")

@@ -26,7 +26,7 @@ from loadgen.plan.prompts import CHARS_PER_TOKEN
 from loadgen.plan.schedule import Schedule
 from loadgen.plan.summary import summarise
 from loadgen.plan.token_prompts import prompts_for
-from loadgen.ray_cluster import joined_cluster
+from loadgen.ray_cluster import free_cpus, joined_cluster
 from loadgen.replay.consent import refuse_without_consent
 from loadgen.replay.descriptors import least_connections, refuse_beyond_descriptors
 from loadgen.replay.dialects import dialect_named
@@ -292,7 +292,6 @@ def _on_ray(address: str, run: Run) -> Iterator[Callable[[Sequence[WorkerTask]],
         from loadgen.replay.on_ray.ray_workers import RayWorkers  # noqa: PLC0415
         from loadgen.replay.on_ray.seats import (  # noqa: PLC0415
             ROOM_WITHIN_S,
-            free_cpus,
             refuse_unreachable,
             taken_seats,
         )

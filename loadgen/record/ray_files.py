@@ -15,6 +15,7 @@ from loadgen.record.formats.log_format import LogFormat
 from loadgen.record.line_batch import LineBatch
 from loadgen.record.request_batch import RequestBatch
 from loadgen.record.sources import FileLines
+from loadgen.trace.location import is_remote
 from loadgen.trace.trace import SourceFile
 
 # Batches of the first file that are read here, for the format to learn what the log is like.
@@ -40,8 +41,11 @@ class RayFiles:
     ) -> Iterator[RequestBatch]:
         """All requests, in order. Every node must reach the files under the same names.
 
-        Raises RecordError as the format does, and where a file's node is lost again and again.
+        Raises RecordError as the format does, where a node does not have a file, and where a file's node is lost
+        again and again.
         """
+        # A task runs in another folder.
+        paths = [path if is_remote(path) else path.absolute() for path in paths]
         first = FileLines(paths[0], 0, paths[1], 0, on_bytes)
         batches = first.batches(findings)
         yield from log_format.read(list(islice(batches, _LEARNED_FROM)), findings)
@@ -111,6 +115,11 @@ def _read_file(
     log_format: LogFormat, path: Path, file_index: int, following: Path | None, to_skip: int
 ) -> Iterator[_Given]:
     """In a task: the requests of one file, with what was found, batch by batch; then its end."""
+    if not is_remote(path) and not path.exists():
+        raise RecordError(
+            f"{path}: is not on node {ray.util.get_node_ip_address()} of the cluster",
+            hint="give logs that every node reaches under the same name: in a shared folder, or as URLs",
+        )
     lines = FileLines(path, file_index, following, to_skip, lambda num_bytes: None)
     counted = Findings()
     for batch in lines.batches(counted):

@@ -38,10 +38,17 @@ def can_shift_clocks() -> bool:
 
 
 class ShiftedNode:
-    """A node of the cluster at `address`, in this network, whose monotonic clock is ahead by `shift_ns`."""
+    """A node of the cluster at `address`, in this network, whose monotonic clock is ahead by `shift_ns`.
 
-    def __init__(self, address: str, shift_ns: int, network: SecondNetwork) -> None:
+    without: a folder that is empty for it.
+    """
+
+    def __init__(
+        self, address: str, shift_ns: int, network: SecondNetwork, without: Path | None = None
+    ) -> None:
+        hide = [] if without is None else ["sh", "-c", 'mount -t tmpfs none "$0" && exec "$@"', str(without)]
         start = [
+            *hide,
             *("ray", "start", f"--address={address}", "--num-cpus=1", "--block"),
             *(f"--node-ip-address={network.there}", "--object-store-memory=100000000"),
             "--disable-usage-stats",
@@ -79,8 +86,8 @@ class TwoNodes:
 
 
 @contextmanager
-def two_nodes(shift_ns: int) -> Iterator[TwoNodes]:
-    """A cluster of two nodes with one CPU each."""
+def two_nodes(shift_ns: int = 0, *, head_cpus: int = 1, without: Path | None = None) -> Iterator[TwoNodes]:
+    """A cluster of two nodes, the second with one CPU, and without what is in this folder."""
     import ray
     from ray.cluster_utils import Cluster
 
@@ -88,14 +95,14 @@ def two_nodes(shift_ns: int) -> Iterator[TwoNodes]:
         cluster: Any = Cluster(
             initialize_head=True,
             head_node_args={
-                "num_cpus": 1,
+                "num_cpus": head_cpus,
                 "node_ip_address": network.here,
                 "object_store_memory": 100_000_000,
                 "include_dashboard": False,
                 "_system_config": {"health_check_period_ms": 500, "health_check_failure_threshold": 4},
             },
         )
-        second = ShiftedNode(cluster.address, shift_ns, network)
+        second = ShiftedNode(cluster.address, shift_ns, network, without)
         try:
             ray.init(address=cluster.address, log_to_driver=False, logging_level="ERROR")
             deadline_s = time.monotonic() + _UP_WITHIN_S

@@ -15,6 +15,7 @@ from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy, Place
 
 import loadgen
 from loadgen.errors import GeneratorLimit, UsageError
+from loadgen.ray_cluster import free_cpus
 from loadgen.replay.on_ray.node_clock import NodeClock
 from loadgen.replay.target import Target
 
@@ -72,11 +73,6 @@ def taken_seats(num_workers: int) -> Iterator[Seats]:
         )
     finally:
         remove_placement_group(group)
-
-
-def free_cpus() -> int:
-    """CPUs of the cluster that nobody has taken."""
-    return int(ray.available_resources().get("CPU", 0))
 
 
 def is_up(node: Node) -> bool:
