@@ -16,10 +16,8 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-import pyarrow.parquet as pq
 
 import loadgen
-from loadgen.atomic_file import replacing
 from loadgen.errors import UsageError
 from loadgen.percentiles import nearest_rank
 from loadgen.plan.prompts import Prompts
@@ -167,8 +165,7 @@ def _finish(
     for probe in probes:
         warnings += probe.warnings
     if tables:
-        with replacing(folder.telemetry_path) as aside:
-            pq.write_table(pa.concat_tables(tables), aside, compression="zstd")
+        folder.write_telemetry(pa.concat_tables(tables))
     facts.update(
         status=_status(ending),
         exit_reason=ending.signal_name or ending.gave_up,

@@ -99,7 +99,7 @@ class RunFolder:
         return self.path / "journal" / f"worker-{worker}.arrows"
 
     def write_facts(self, facts: dict[str, Any]) -> None:
-        """Write run.json whole; `facts` must hold no secret. Raises RunNotKept, as all that write do."""
+        """Write run.json whole; `facts` must hold no secret. Raises RunNotKept."""
         document = {"format_version": FORMAT_VERSION, **facts}
         with _kept(self.path / "run.json") as path:
             write_text(path, json.dumps(document, indent=2, allow_nan=False) + "\n")
@@ -123,8 +123,7 @@ class RunFolder:
         return facts
 
     def write_schedule(self, schedule: Schedule) -> None:
-        with _kept(self.path / "schedule.parquet") as path:
-            write_schedule(schedule, path)
+        write_schedule(schedule, self.path / "schedule.parquet")
 
     def read_schedule(self) -> Schedule:
         return read_schedule(self.path / "schedule.parquet")
