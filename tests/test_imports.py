@@ -78,6 +78,7 @@ PURE = (
     "loadgen/simulate/cost_model.py",
     "loadgen/simulate/fitting.py",
     "loadgen/simulate/records.py",
+    "loadgen/simulate/served.py",
     "loadgen/simulate/server.py",
     "loadgen/simulate/steps.py",
     "loadgen/telemetry/prometheus.py",

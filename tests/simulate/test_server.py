@@ -20,7 +20,7 @@ from loadgen.simulate.server import SimulatedServer
 from loadgen.simulate.steps import counters_at
 from loadgen_target.config import EngineConfig, PolicyConfig, ServerConfig
 from loadgen_target.request import Status
-from loadgen_target.simulate import Arrival, Simulation, simulate
+from support.simulated_engine import Arrival, Simulation, simulate
 from support.traces import trace_of
 
 MS = 1_000_000

@@ -9,7 +9,7 @@ import pytest
 
 from loadgen_target.config import PolicyConfig, PolicyName
 from loadgen_target.request import Status
-from loadgen_target.simulate import Arrival, CostModel, Simulation, simulate
+from support.simulated_engine import Arrival, CostModel, Simulation, simulate
 
 MS = 1_000_000
 COST = CostModel(fixed_ns=8 * MS, prompt_token_ns=MS // 10, row_ns=MS // 4)
