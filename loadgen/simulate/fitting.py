@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from scipy.optimize import nnls
 
@@ -72,15 +73,18 @@ def fit_cost_model(paths: Sequence[Path], *, given: CostModel | None = None) -> 
     parts = [_timed(table) for table in steps]
     columns = {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}
     prefill, decode = columns["is_prefill"] > 0, columns["is_prefill"] == 0
+    mixed = sum(table.num_rows for table in steps) - prefill.size
     for name, kind in (("prefill", prefill), ("decode", decode)):
         if kind.sum() < _MIN_STEPS:
             raise UsageError(
                 f"the step log has {int(kind.sum())} {name} steps, too few to fit",
-                hint=f"serve at least {_MIN_STEPS} requests while it is written",
+                hint="fit a log of a server without --enable-chunked-prefill, which is not simulated"
+                if mixed
+                else f"serve at least {_MIN_STEPS} requests while it is written",
             )
     values = _prefill({name: column[prefill] for name, column in columns.items()})
     values |= _decode({name: column[decode] for name, column in columns.items()})
-    values |= _around(requests) if requests else {"receive_us": base.receive_us, "reply_us": base.reply_us}
+    values |= _around(requests, base)
     model = CostModel(**values)
     took = columns["us"]
     expected = np.array(
@@ -126,13 +130,16 @@ def _timed(table: pa.Table) -> dict[str, Floats]:
     def column(name: str) -> Floats:
         return np.asarray(table.column(name).to_numpy(), dtype=np.float64)[order]
 
-    return {
+    found = {
         "us": (end - start + np.where(follows, pause, mean_pause)) / 1e3,
         "is_prefill": np.asarray(kinds == "prefill", dtype=np.float64),
         "rows": column("rows"),
         "tokens": column("new_tokens"),
         "kv": column("kv_tokens"),
     }
+    # Passes that read prompts and decode at once are of another kind, and none is simulated.
+    is_known = np.isin(kinds, ("prefill", "decode"))
+    return {name: values[is_known] for name, values in found.items()}
 
 
 def _prefill(steps: dict[str, Floats]) -> dict[str, Any]:
@@ -172,17 +179,24 @@ def _rising(values: Floats, weights: Floats) -> Floats:
     return np.concatenate([np.full(int(count), value) for value, _, count in pools])
 
 
-def _around(tables: Sequence[pa.Table]) -> dict[str, Any]:
-    """Reception and reply as the server saw them: medians, of requests that ended well."""
-    spans: dict[str, list[Floats]] = {"receive_us": [], "reply_us": []}
+def _around(tables: Sequence[pa.Table], base: CostModel) -> dict[str, Any]:
+    """Reception and reply as the server saw them: medians, of requests that ended well; of `base` without any."""
+    receive, reply = [np.empty(0)], [np.empty(0)]
     for table in tables:
-        ok = np.asarray(table.column("status").cast(pa.string()).to_pylist(), dtype=object) == "ok"
-        moments = {
-            name: table.column(name).to_numpy(zero_copy_only=False)[ok].astype(np.float64)
-            for name in _REQUEST_COLUMNS
-            if name != "status"
-        }
-        spans["receive_us"].append(moments["enqueued_ns"] - moments["recv_ns"])
+        ok = table.filter(pc.equal(table.column("status").cast(pa.string()), "ok"))
+        if not ok.num_rows:
+            continue
+        receive.append(_span(ok, "recv_ns", "enqueued_ns"))
         # What an answer waits for its batch is no cost of replying: the quickest tenth waits for nobody.
-        spans["reply_us"].append(np.quantile(moments["finished_ns"] - moments["last_token_ns"], [0.1]))
-    return {name: float(np.median(np.concatenate(parts))) / 1e3 for name, parts in spans.items()}
+        reply.append(np.quantile(_span(ok, "last_token_ns", "finished_ns"), [0.1]))
+    if len(receive) == 1:
+        return {"receive_us": base.receive_us, "reply_us": base.reply_us}
+    return {
+        "receive_us": float(np.median(np.concatenate(receive))) / 1e3,
+        "reply_us": float(np.median(np.concatenate(reply))) / 1e3,
+    }
+
+
+def _span(table: pa.Table, first: str, then: str) -> Floats:
+    """From one moment to another, ns."""
+    return np.asarray(pc.subtract(table.column(then), table.column(first)).to_numpy(), dtype=np.float64)

@@ -124,6 +124,37 @@ def test_reception_and_reply_come_from_a_request_log(tmp_path: Path) -> None:
     assert (fit.model.receive_us, fit.model.reply_us) == (900, 300)
 
 
+def test_a_request_log_without_an_answer_tells_nothing(tmp_path: Path) -> None:
+    names = ("recv_ns", "enqueued_ns", "last_token_ns", "finished_ns")
+    pq.write_table(
+        pa.table({**{name: pa.array([1], pa.int64()) for name in names}, "status": ["rejected"]}),
+        tmp_path / "requests.parquet",
+    )
+    fit = fit_cost_model(
+        [step_log(tmp_path / "steps.parquet"), tmp_path / "requests.parquet"],
+        given=CostModel(receive_us=77, reply_us=88),
+    )
+    assert (fit.model.receive_us, fit.model.reply_us) == (77, 88)
+
+
+def test_passes_that_read_and_decode_at_once_are_left_out_and_a_log_of_them_alone_is_refused(
+    tmp_path: Path,
+) -> None:
+    path = step_log(tmp_path / "steps.parquet")
+    plain = fit_cost_model([path])
+    steps = pq.read_table(path).to_pylist()
+    mixed = [{**step, "kind": "mixed", "t_start_ns": step["t_start_ns"] + 10**12} for step in steps]
+    for step in mixed:
+        step["t_end_ns"] = step["t_start_ns"] + 10**9
+    pq.write_table(pa.Table.from_pylist([*steps, *mixed]), path)
+    found = dict(fit_cost_model([path]).model.decode_us)
+    assert found == pytest.approx(dict(plain.model.decode_us), rel=1e-2)
+    pq.write_table(pa.Table.from_pylist(mixed), path)
+    with pytest.raises(UsageError, match="0 prefill steps") as refused:
+        fit_cost_model([path])
+    assert "chunked-prefill" in str(refused.value.hint)
+
+
 def test_a_file_that_is_no_log_and_a_log_too_short_are_refused(tmp_path: Path) -> None:
     pq.write_table(pa.table({"x": [1]}), tmp_path / "other.parquet")
     with pytest.raises(UsageError, match="no step log and no request log"):
