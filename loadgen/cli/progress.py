@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+import threading
 import time
 from types import TracebackType
 
@@ -70,3 +71,27 @@ class ByteProgress:
         rate = self._done_bytes / 1e6 / (now_s - self._started_s)
         of_total = f" of {self._total_bytes / 1e6:.0f} MB" if self._total_bytes else " MB"
         console.note(f"{self._label}: {self._done_bytes / 1e6:.0f}{of_total}, {rate:.0f} MB/s")
+
+
+class SlowNote:
+    """Tells once, on standard error, what is being done, if it takes longer than `after_s`."""
+
+    def __init__(self, message: str, after_s: float = _EVERY_S) -> None:
+        self._timer = threading.Timer(after_s, console.note, (message,))
+        self._timer.daemon = True
+
+    def __enter__(self) -> SlowNote:
+        self._timer.start()
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self._timer.cancel()
+
+    def wait(self) -> None:
+        """Until it was told, or the work is done."""
+        self._timer.join()

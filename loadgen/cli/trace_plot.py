@@ -12,6 +12,7 @@ from rich.text import Text
 from loadgen.atomic_file import write_text
 from loadgen.cli import console
 from loadgen.cli.output_file import refuse_to_overwrite
+from loadgen.cli.progress import SlowNote
 from loadgen.cli.rate_plot import plot_lines, plot_width
 from loadgen.cli.share_bars import ShareColumn, share_lines
 from loadgen.cli.trace_figures import one_line
@@ -65,14 +66,15 @@ def plot(
     """Draw a trace: its rate over time, its gaps beside those of Poisson arrivals, its lengths."""
     if output is not None:
         _refuse_output(output, trace, force=force)
-    read = read_trace(trace)
-    if output is not None:
-        _write(read, trace.name, output)
-        console.note(f"{output}: {one_line(read)}")
-    if as_json:
-        console.print_json(_document(read, trace.name))
-    elif output is None:
-        _show(read, str(trace))
+    with SlowNote(f"{trace.name}: being read and drawn"):
+        read = read_trace(trace)
+        if output is not None:
+            _write(read, trace.name, output)
+            console.note(f"{output}: {one_line(read)}")
+        if as_json:
+            console.print_json(_document(read, trace.name))
+        elif output is None:
+            _show(read, str(trace))
 
 
 def _refuse_output(output: Path, trace: Path, *, force: bool) -> None:

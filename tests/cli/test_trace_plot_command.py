@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 from pathlib import Path
 
 import pytest
 
 from support import command
+from support.browser import Browser, chromium
 from support.traces import written
 
 # Five within 40 ms, every 10 s.
@@ -137,3 +139,19 @@ def test_a_folder_that_refuses_is_one_line(tmp_path: Path) -> None:
 def test_help_has_an_example() -> None:
     shown = command.run("trace", "plot", "--help")
     assert "loadgen trace plot production.parquet -o day.html" in " ".join(shown.stdout.split())
+
+
+@pytest.mark.skipif(chromium() is None, reason="no Chromium on this machine")
+def test_a_browser_draws_every_chart_and_asks_for_nothing(tmp_path: Path) -> None:
+    path = tmp_path / "x.html"
+    assert command.run("trace", "plot", bursts(tmp_path), "-o", path).returncode == 0
+
+    async def open_and_check() -> None:
+        async with Browser() as browser:
+            page = await browser.open(path)
+            await page.until("document.documentElement.dataset.drawn")
+            assert await page.value("document.documentElement.dataset.drawn") == "3"
+            assert page.complaints == []
+            assert [url for url in page.requests if not url.startswith("data:")] == [path.as_uri()]
+
+    asyncio.run(open_and_check())
