@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import json
+import os
 import sys
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import IO, Any
 
 from rich.console import Console, ConsoleOptions, ConsoleRenderable, RenderHook, RenderResult
 from rich.segment import Segment
@@ -22,9 +23,24 @@ def tolerate_narrow_encodings() -> None:
             stream.reconfigure(errors="replace")
 
 
+class _Output(Console):
+    """A console whose reader may leave early (`| head`): the work goes on, and its exit code stays its own."""
+
+    def on_broken_pipe(self) -> None:
+        self.quiet = True
+        _drop(self.file)
+
+
+def _drop(stream: IO[str]) -> None:
+    """Let what is written to `stream` from here on go nowhere."""
+    nowhere = os.open(os.devnull, os.O_WRONLY)
+    os.dup2(nowhere, stream.fileno())
+    os.close(nowhere)
+
+
 def out() -> Console:
     """Results. No colour, no escape bytes when piped or under NO_COLOR; ASCII boxes on a narrow code page."""
-    console = Console(file=sys.stdout, highlight=False, soft_wrap=False, emoji=False)
+    console = _Output(file=sys.stdout, highlight=False, soft_wrap=False, emoji=False)
     if not console.is_terminal:
         trim(console)
     return console
@@ -61,7 +77,7 @@ def _without_end(line: Sequence[Segment]) -> Iterator[Segment]:
 
 def err() -> Console:
     """Progress, notes and errors."""
-    return Console(file=sys.stderr, highlight=False, soft_wrap=True, emoji=False)
+    return _Output(file=sys.stderr, highlight=False, soft_wrap=True, emoji=False)
 
 
 def note(message: str) -> None:
@@ -71,7 +87,11 @@ def note(message: str) -> None:
 
 def print_json(document: Any) -> None:
     """Strict JSON on standard output: no NaN, no Infinity."""
-    sys.stdout.write(json.dumps(document, indent=2, allow_nan=False, ensure_ascii=True) + "\n")
+    try:
+        sys.stdout.write(json.dumps(document, indent=2, allow_nan=False, ensure_ascii=True) + "\n")
+        sys.stdout.flush()
+    except BrokenPipeError:
+        _drop(sys.stdout)
 
 
 def print_error(error: LoadgenError) -> None:
