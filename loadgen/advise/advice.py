@@ -13,7 +13,11 @@ from loadgen.advise.setting import Elsewhere
 
 @dataclass(frozen=True, slots=True)
 class Advice:
-    """All that is told. outlooks: best first. present: what a simulation says of the setting in use."""
+    """All that is told. outlooks: best first. present: what a simulation says of the setting in use.
+
+    alone_s: the budget's percentile of the latency that requests would have one by one, which no setting beats.
+    notes: what weakens the advice.
+    """
 
     budget: Budget
     rates: Rates
@@ -25,6 +29,8 @@ class Advice:
     elsewhere: Sequence[Elsewhere]
     cost_from: str
     serve: str
+    alone_s: float
+    notes: Sequence[str]
 
     @property
     def best(self) -> Outlook:
@@ -54,6 +60,8 @@ class Advice:
             "cost_from": self.cost_from,
             "simulated": len(self.outlooks),
             "holds": self.best.holds(self.budget),
+            "alone_s": self.alone_s,
+            "notes": list(self.notes),
             "flags": self.flags,
             "advised": _outlook_json(self.best, self.budget),
             "certainty": asdict(self.certainty),

@@ -9,6 +9,7 @@ from typing import Any
 import pyarrow as pa
 
 from loadgen.advise.setting import Setting
+from loadgen.plan.moments import busiest
 from loadgen.plan.planner import plan
 from loadgen.plan.schedule import Schedule
 from loadgen.plan.shape import Shape
@@ -52,6 +53,17 @@ def question_of_run(folder: RunFolder, shape: Shape) -> Question:
         _policy_flags(told["policy"], told["flags"]) if is_bundled else None,
         _shared_flags(told, told["flags"]) if is_bundled else "",
     )
+
+
+def busiest_part(trace: Trace, num_requests: int) -> Trace:
+    """The busiest stretch of a trace, as long as so many of its requests take in the mean; it begins at 0."""
+    arrivals_ns = trace.arrival_ns
+    span_ns = int(arrivals_ns[-1] - arrivals_ns[0])
+    first, last = busiest(arrivals_ns, max(1, span_ns * num_requests // trace.num_rows))
+    part = trace.table.slice(first, last - first)
+    place = part.column_names.index("arrival_ns")
+    moments = pa.array(arrivals_ns[first:last] - arrivals_ns[first])
+    return Trace(part.set_column(place, part.schema.field(place), moments), trace.metadata)
 
 
 def _trace_of(schedule: Schedule) -> Trace:

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -12,6 +12,7 @@ from loadgen.percentiles import nearest_rank
 from loadgen.plan.prompts import PromptMaker
 from loadgen.plan.schedule import Schedule
 from loadgen.simulate.cost_model import CostModel
+from loadgen.simulate.records import arrivals_of
 from loadgen.simulate.served import OK, REJECTED
 from loadgen.simulate.simulated_run import serve, simulable_config
 
@@ -68,12 +69,16 @@ class Outlook:
 
 @dataclass(frozen=True, slots=True)
 class Bench:
-    """What candidates are simulated on. serve: flags of the server that all share (model, timeout)."""
+    """What candidates are simulated on. serve: flags of the server that all share (model, timeout).
+
+    on_simulated: called after each simulation.
+    """
 
     schedule: Schedule
     cost: CostModel
     prompts: PromptMaker
     serve: str = ""
+    on_simulated: Callable[[], None] | None = None
 
     def outlook(self, setting: Setting, budget: Budget) -> Outlook:
         return self.outlook_of(setting, f"{self.serve} {setting.flags}", budget)
@@ -81,6 +86,8 @@ class Bench:
     def outlook_of(self, setting: Setting, flags: str, budget: Budget) -> Outlook:
         """Simulate these flags; `setting` is what they stand for."""
         _, served = serve(self.schedule, simulable_config(flags), self.cost, self.prompts)
+        if self.on_simulated is not None:
+            self.on_simulated()
         ok = served.status == OK
         reply_ns = round(self.cost.reply_us * 1e3)
         planned = self.schedule.planned_ns
@@ -102,6 +109,20 @@ class Bench:
             float((served.ended_ns - served.exec_start_ns)[ok].mean() / 1e9) if ok.any() else None,
             busy_ns / 1e9 / whole_s if whole_s > 0 else None,
         )
+
+
+def alone_s(schedule: Schedule, cost: CostModel, prompts: PromptMaker, percent: float) -> float:
+    """That percentile of the latency that each request would have by itself: no setting can give less."""
+    arrivals = arrivals_of(schedule, cost, prompts)
+    tokens, more = arrivals.prompt_tokens, arrivals.output_tokens - 1
+    prefill_us = cost.prefill_us + cost.prefill_row_us + cost.prefill_token_us * tokens
+    # The first of these passes finds the prompt and one token in the cache, each other one more.
+    positions = more * (tokens + 1) + more * (more - 1) / 2
+    decode_us = more * (cost.decode_rows_ns(1) / 1e3) + positions * (round(cost.kv_token_ns) / 1e3)
+    all_s = (cost.receive_us + prefill_us + decode_us + cost.reply_us) / 1e6
+    found = nearest_rank(all_s, [percent])[0]
+    assert found is not None
+    return found
 
 
 def search(bench: Bench, candidates: Sequence[Setting], budget: Budget) -> list[Outlook]:
@@ -135,8 +156,8 @@ def choose(
         near.append(best)
 
     def misses(one: Outlook) -> int:
-        settings = (Bench(schedule, bench.cost, bench.prompts, bench.serve) for schedule in drawn)
-        return sum(not other.outlook(one.setting, budget).holds(budget) for other in settings)
+        benches = (replace(bench, schedule=schedule) for schedule in drawn)
+        return sum(not other.outlook(one.setting, budget).holds(budget) for other in benches)
 
     missed = {one.setting: misses(one) for one in near}
     first = min(near, key=lambda one: (missed[one.setting], *_asks(one)))
@@ -176,13 +197,11 @@ class Certainty:
 
 def certainty(bench: Bench, setting: Setting, budget: Budget, drawn: Sequence[Schedule]) -> Certainty:
     """drawn: schedules of traces drawn like the one in question."""
-    outlooks = [
-        Bench(schedule, bench.cost, bench.prompts, bench.serve).outlook(setting, budget) for schedule in drawn
-    ]
+    outlooks = [replace(bench, schedule=schedule).outlook(setting, budget) for schedule in drawn]
     tails = [one.tail_s for one in outlooks if one.tail_s is not None]
     slower, breaks_at = 1.0, None
     for factor in _SLOWER:
-        slow = Bench(bench.schedule, bench.cost.scaled(factor), bench.prompts, bench.serve)
+        slow = replace(bench, cost=bench.cost.scaled(factor))
         if not slow.outlook(setting, budget).holds(budget):
             breaks_at = factor
             break

@@ -76,6 +76,11 @@ def render(advice: Advice, out: Console) -> None:
     out.width = usual
     held = "holds" if advice.best.holds(budget) else "does NOT hold; no setting does: this is the least bad"
     say(f"\nadvised ({held}):\n  loadgen serve {advice.flags}")
+    if advice.alone_s > budget.latency_s:
+        say(
+            f"no setting can hold it: {tail} is {format_duration(advice.alone_s)} where every request is served by "
+            "itself; shorten the answers, make steps cheaper, or give a longer budget"
+        )
     sure = advice.certainty
     spread = "" if sure.tails_s is None else (
         f", {tail} {format_duration(sure.tails_s[0])} to {format_duration(sure.tails_s[2])}"
@@ -87,6 +92,8 @@ def render(advice: Advice, out: Console) -> None:
     )  # fmt: skip
     also = f"; {slower}" if advice.best.holds(budget) else ""
     say(f"how sure: it holds on {sure.held} of {sure.draws} traces drawn like this one{spread}{also}")
+    for note in advice.notes:
+        say(f"note: {note}")
     if advice.present is not None:
         verdict = "holds" if advice.present.holds(budget) else "does not hold"
         say(

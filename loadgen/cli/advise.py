@@ -12,9 +12,9 @@ from rich.text import Text
 
 from loadgen.advise.advice import Advice
 from loadgen.advise.arithmetic import Little, little, rates_of
-from loadgen.advise.question import Question, question_of_run
+from loadgen.advise.question import Question, busiest_part, question_of_run
 from loadgen.advise.search import Bench as Simulations
-from loadgen.advise.search import Budget, Outlook, certainty, choose, search
+from loadgen.advise.search import Budget, Outlook, alone_s, certainty, choose, search
 from loadgen.advise.setting import Setting, candidates, elsewhere
 from loadgen.advise.terminal import render
 from loadgen.cli import console
@@ -23,17 +23,22 @@ from loadgen.cli.advice_check import check, judged_percentile
 from loadgen.cli.bench import shape_of_load
 from loadgen.cli.experiment import print_rows
 from loadgen.cli.plan import show_plan
+from loadgen.cli.progress import CountNote
 from loadgen.cli.simulate import CharsPerToken, CostFile, FitFiles, cost_of
-from loadgen.durations import parse_duration_s
+from loadgen.durations import format_duration, parse_duration_s
 from loadgen.errors import ExitCode, ScheduleError, UsageError
 from loadgen.plan.prompts import PromptMaker
 from loadgen.plan.schedule import Schedule
 from loadgen.plan.summary import summarise
 from loadgen.replay.run_folder import RunFolder
+from loadgen.simulate.cost_model import CostModel
 from loadgen.simulate.simulated_run import server_config, simulable_config
 from loadgen.trace.parquet import read_trace
 
 _BUDGET, _SERVER, _VERIFY = "What must hold", "The server", "Check by replay"
+# A longer trace says no more of which setting is best, and is searched for minutes.
+_MOST_REQUESTS = 10_000
+_CUTS = ("start", "duration", "end", "busiest", "num_requests", "repeat", "rate_series", "ramp")
 _POLICIES = ("serial", "fixed-window", "dynamic", "continuous")
 
 
@@ -131,7 +136,7 @@ def advise(  # one local a option: the command line is wide, and flat is how it 
     cost, cost_from = cost_of(fit, cost_model)
     prompts = PromptMaker(seed, chars_per_token, question.trace.metadata.prefix_block_tokens)
     show_plan(console.err(), schedule, summarise(schedule), title=source.name)
-    simulations = Simulations(schedule, cost, prompts, serve)
+    simulations = Simulations(schedule, cost, prompts, serve, CountNote("simulations made").advance)
     largest = max_batch or 2 * cost.decode_us[-1][0]
     longest = int(prompts.lengths(schedule.table).max())
     tried = candidates(budget.latency_s, max_batch=largest, policies=policies, longest_prompt=longest)
@@ -157,6 +162,8 @@ def advise(  # one local a option: the command line is wide, and flat is how it 
         ),
         cost_from=cost_from,
         serve=serve,
+        alone_s=alone_s(schedule, cost, prompts, percentile),
+        notes=_notes(best.setting, budget, schedule, cost, serve),
     )
     if not as_json:
         render(advice, console.out())
@@ -184,6 +191,12 @@ def _question(
         found = found if present is None else replace(found, present=present)
         return found, found.schedule
     trace = read_trace(source)
+    if trace.num_rows > _MOST_REQUESTS and not any(given[name] for name in _CUTS):
+        whole, trace = trace.num_rows, busiest_part(trace, _MOST_REQUESTS // 2)
+        console.note(
+            f"note: {whole:,} requests are more than it takes: settings are tried on the busiest stretch, "
+            f"{trace.num_rows:,} requests; --busiest TIME chooses another"
+        )
     question = Question(trace, options.shape_from(**given), _asked(given), present)
     try:
         return question, question.schedule
@@ -195,6 +208,28 @@ def _question(
         schedule = question.schedule
         console.note(f"note: without the doubled peak: {exc.message}")
         return question, schedule
+
+
+def _notes(setting: Setting, budget: Budget, schedule: Schedule, cost: CostModel, serve: str) -> list[str]:
+    """What weakens the advice, with what to do about it."""
+    found = []
+    if setting.max_batch > (known := cost.decode_us[-1][0]):
+        found.append(
+            f"steps of more than {known} rows are guessed, in a straight line: --max-batch {known} stays within "
+            "what was measured, a --fit of a log with larger batches measures more"
+        )
+    timeout_s = server_config(serve).timeout_s
+    if timeout_s is not None and timeout_s < budget.latency_s:
+        found.append(
+            f"the server gives up after {format_duration(timeout_s)}, before the budget is over: "
+            '--serve "--timeout none" leaves it all of it'
+        )
+    if (wanted := round(100 / (100 - budget.percent)) if budget.percent < 100 else 1) > schedule.num_requests:
+        found.append(
+            f"{schedule.num_requests} requests are few: their p{budget.percent:g} is the slowest of them; "
+            f"give {wanted} or more"
+        )
+    return found
 
 
 def _asked(given: Mapping[str, Any]) -> dict[str, Any]:

@@ -73,6 +73,23 @@ class ByteProgress:
         console.note(f"{self._label}: {self._done_bytes / 1e6:.0f}{of_total}, {rate:.0f} MB/s")
 
 
+class CountNote:
+    """Tells on standard error, every 2 s, how many of a kind are done."""
+
+    def __init__(self, what: str) -> None:
+        self._what = what
+        self._count = 0
+        self._told_s = time.monotonic()
+
+    def advance(self) -> None:
+        """Count one more."""
+        self._count += 1
+        now_s = time.monotonic()
+        if now_s - self._told_s >= _EVERY_S:
+            self._told_s = now_s
+            console.note(f"{self._count} {self._what}")
+
+
 class SlowNote:
     """Tells once, on standard error, what is being done, if it takes longer than `after_s`."""
 

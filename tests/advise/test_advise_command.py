@@ -126,10 +126,57 @@ def test_a_trace_too_short_for_the_doubled_peak_is_advised_on_without_it(count: 
     assert "does not fit" in asked.stderr
 
 
+def test_what_weakens_the_advice_is_told(bursty: Path) -> None:
+    found = advised(
+        bursty, "--latency-budget", "10s", "--num-requests", 20, "--no-inject-peak", "--policy", "continuous"
+    )
+    assert any("20 requests are few" in note for note in found["notes"])
+    assert any("gives up after 3.00 s" in note for note in found["notes"])
+    quiet = advised(
+        bursty, "--latency-budget", "10s", "--percentile", 50, "--max-batch", 8, "--serve", "--timeout none"
+    )
+    assert quiet["notes"] == []
+    assert 0 < quiet["alone_s"] <= quiet["advised"]["tail_s"]
+
+
+def test_of_a_long_trace_the_busiest_stretch_is_searched(tmp_path: Path) -> None:
+    long = traces.written(tmp_path, [0.5 * k for k in range(10_001)], output_tokens=[3] * 10_001)
+    ran = command.run(
+        "advise",
+        long,
+        "--latency-budget",
+        "5s",
+        "--draws",
+        1,
+        "--policy",
+        "serial",
+        "--json",
+        "--no-inject-peak",
+    )
+    assert ran.returncode == 0, ran.stderr
+    assert "10,001 requests are more than it takes" in ran.stderr
+    asked = command.run(
+        "advise",
+        long,
+        "--latency-budget",
+        "5s",
+        "--draws",
+        1,
+        "--policy",
+        "serial",
+        "--json",
+        "--busiest",
+        "60s",
+    )
+    assert asked.returncode == 0, asked.stderr
+    assert "more than it takes" not in asked.stderr
+
+
 def test_a_budget_that_nothing_keeps_is_said_so(bursty: Path) -> None:
     ran = command.run("advise", bursty, "--latency-budget", "1ms", "--draws", 2)
     assert ran.returncode == 1
     assert "does NOT hold" in ran.stdout
+    assert "no setting can hold it: p99 is" in ran.stdout
     assert "it holds on 0 of 2" in ran.stdout
     assert "nothing that waits comes out in time" in ran.stdout
     assert "slower" not in ran.stdout

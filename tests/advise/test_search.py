@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
-from loadgen.advise.search import Bench, Budget, certainty, choose, search
+from loadgen.advise.search import Bench, Budget, alone_s, certainty, choose, search
 from loadgen.advise.setting import Setting, candidates
 from loadgen.plan.planner import plan
 from loadgen.plan.prompts import PromptMaker
@@ -90,6 +92,26 @@ def test_certainty_counts_the_draws_that_hold_and_how_much_slower_steps_may_be()
     assert sure.slower < sure.breaks_at
     tight = certainty(bench(6.0), Setting("serial", 1), Budget(0.3), drawn)
     assert (tight.held, tight.slower, tight.breaks_at) == (0, 1.0, 1.05)
+
+
+def test_no_setting_gives_less_than_what_requests_take_alone() -> None:
+    schedule = schedule_of(0.2, length_s=100.0)
+    cost = replace(COST, kv_token_ns=4_000, receive_us=300, reply_us=200)
+    prompts = PromptMaker(chars_per_token=1)
+    served = Bench(schedule, cost, prompts).outlook(Setting("serial", 1), Budget(9.0, 50.0))
+    assert served.tail_s == pytest.approx(alone_s(schedule, cost, prompts, 50.0), rel=1e-6)
+
+
+def test_each_simulation_is_counted() -> None:
+    calls: list[int] = []
+    counted = replace(bench(2.0), on_simulated=lambda: calls.append(1))
+    drawn = [schedule_of(2.0, seed=seed) for seed in (1, 2)]
+    budget = Budget(1.0)
+    found = search(counted, [Setting("serial", 1), Setting("continuous", 4)], budget)
+    assert len(calls) == len(found)
+    before = len(calls)
+    certainty(counted, Setting("serial", 1), budget, drawn)
+    assert len(calls) > before + len(drawn)
 
 
 def test_an_outlook_is_what_the_simulation_gave() -> None:
