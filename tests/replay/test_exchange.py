@@ -175,6 +175,7 @@ class TestErrorsInsideAStream:
                 "engine died",
             ),
             ([(10, {"error": "out of memory"}), (11, "[DONE]")], 0, "out of memory"),
+            ([(10, {**delta(content="a"), "error": "engine died"}), (11, "[DONE]")], 0, "engine died"),
             ([(10, b'event: error\ndata: {"message": "bad"}\n\n'), (11, "[DONE]")], 0, "bad"),
             ([(10, b"event: error\ndata: plain words\n\n")], 0, "plain words"),
             ([(10, {"object": "error", "message": "old form"}), (11, "[DONE]")], 0, "old form"),

@@ -56,6 +56,7 @@ def test_an_event_comes_with_the_read_that_completed_it() -> None:
         ((b":\n:\n\n",), []),
         ((b"data: a\r\n\r\n",), [b"a"]),
         ((b"data: a\r", b"\n\r", b"\ndata: b\r\n\r\n"), [b"a", b"b"]),  # a read border between CR and LF
+        ((b"data: a\r", b"\ndata: b\r\n\r\n"), [b"a\nb"]),  # nor does it end an event between its lines
         ((b"data: a\r\rdata: b\r\r",), [b"a", b"b"]),  # CR alone
         ((b"data:{}\n\n",), [b"{}"]),  # no space after the colon
         ((b"data:  a\n\n",), [b" a"]),  # only one space belongs to the format
