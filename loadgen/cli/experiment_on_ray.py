@@ -35,6 +35,11 @@ def run_on_ray(
         )
 
         machines = machines_of_cluster()
+        if not machines:
+            raise UsageError(
+                f"--ray {address}: no node of the cluster has CPUs, and a run takes one",
+                hint="start a node with `ray start --address HEAD:PORT`",
+            )
         if bench.cost is None:
             machines, unlike = most_alike(machines)
             for one in unlike:

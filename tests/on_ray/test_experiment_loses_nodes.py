@@ -16,6 +16,7 @@ import pytest
 from loadgen.replay.run_folder import RunFolder
 from loadgen.testing import FakeTarget, chat_stream
 from support import command, traces
+from support.ray_nodes import processes_of
 
 pytestmark = [
     pytest.mark.skipif(
@@ -44,20 +45,14 @@ def address() -> Iterator[str]:
         cluster.shutdown()
 
 
-def lose_node_that_makes() -> None:
+def lose_node_that_makes(address: str) -> None:
     """SIGKILL to every process of the node on which a run is being made."""
-    (maker,) = [process for process in psutil.process_iter() if _is_maker(process)]
+    (maker,) = processes_of(address, "ray::_make")
     raylet = maker.parent()
-    assert raylet is not None and raylet.name() == "raylet"
+    assert raylet is not None
     for process in [*raylet.children(recursive=True), raylet]:
         with contextlib.suppress(psutil.NoSuchProcess):
             process.kill()
-
-
-def _is_maker(process: psutil.Process) -> bool:
-    with contextlib.suppress(psutil.Error):
-        return bool(process.cmdline()[:1] == ["ray::_make"])
-    return False
 
 
 def wait_for(fake: FakeTarget, count: int) -> None:
@@ -83,7 +78,7 @@ def test_a_run_lost_with_its_node_is_made_once_more_and_not_again(
         sent = 0
         for _ in range(num_lost):
             wait_for(fake, sent + 5)
-            lose_node_that_makes()
+            lose_node_that_makes(address)
             sent = len(fake.requests)
         _, err_bytes = process.communicate(timeout=90)
         err = err_bytes.decode()
@@ -104,3 +99,13 @@ def test_a_run_lost_with_its_node_is_made_once_more_and_not_again(
     assert run.read_facts()["status"] == "complete"
     assert set(run.read_requests().column("outcome").to_pylist()) == {"ok"}
     assert not list(folder.glob(".*"))  # nothing of those that were lost
+
+
+def test_a_cluster_without_cpus_is_refused(address: str, tmp_path: Path) -> None:
+    """Of this one, all nodes that had any are lost by now."""
+    trace = traces.written(tmp_path, [0.1, 0.2])
+    file = tmp_path / "m.toml"
+    file.write_text('[[target]]\nname = "a"\nurl = "http://127.0.0.1:9"\non = ["gpu-1"]\n')
+    told = command.run("experiment", file, "--trace", trace, "--ray", address, "--out-dir", tmp_path / "out")
+    assert told.returncode == 2, told.stderr
+    assert "no node of the cluster has CPUs" in told.stderr

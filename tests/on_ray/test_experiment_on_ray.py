@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import importlib.util
 import json
 import os
@@ -17,6 +16,7 @@ import pytest
 from loadgen.replay.run_folder import RunFolder
 from loadgen.testing import FakeTarget, chat_stream
 from support import command, traces
+from support.ray_nodes import processes_of
 
 pytestmark = [
     pytest.mark.skipif(
@@ -161,21 +161,11 @@ def test_ctrl_c_keeps_what_was_made_and_leaves_no_process(address: str, short: P
         _, err = process.communicate(timeout=60)
         assert process.returncode == 130, err
         assert b"--resume" in err
-        while _makers():
+        while processes_of(address, "ray::_make"):
             assert time.monotonic() < deadline_s
             time.sleep(0.2)
         assert len(first.requests) < 30
     assert len(spans(tmp_path / "out")) == 1
-
-
-def _makers() -> list[Path]:
-    """Processes of tasks that make a run."""
-    found = []
-    for path in Path("/proc").glob("[0-9]*/cmdline"):
-        with contextlib.suppress(OSError):
-            if path.read_bytes().startswith(b"ray::_make"):
-                found.append(path)
-    return found
 
 
 def test_a_claim_that_no_node_has_is_refused(address: str, short: Path, tmp_path: Path) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import http.server
 import importlib.util
 import json
@@ -16,12 +15,12 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-import psutil
 import pytest
 
 from loadgen.replay.run_folder import RunFolder
 from loadgen.testing import FakeTarget, chat_stream
 from support import command, traces
+from support.ray_nodes import processes_of
 
 pytestmark = [
     pytest.mark.skipif(
@@ -74,21 +73,10 @@ def ended(process: subprocess.Popen[bytes], within_s: float = 90) -> tuple[int, 
     return process.returncode, (out + err).decode()
 
 
-def actors() -> list[str]:
-    """Actors of a run, wherever on this machine."""
-    found = []
-    for process in psutil.process_iter():
-        with contextlib.suppress(psutil.Error):
-            name = " ".join(process.cmdline()[:1])
-            if name.startswith(("ray::WorkerActor", "ray::NodeClock")):
-                found.append(name)
-    return found
-
-
-def wait_until_no_actors() -> None:
+def wait_until_no_actors(address: str) -> None:
     deadline_s = time.monotonic() + 30
-    while actors():
-        assert time.monotonic() < deadline_s, actors()
+    while processes_of(address, "ray::WorkerActor", "ray::NodeClock"):
+        assert time.monotonic() < deadline_s
         time.sleep(0.2)
 
 
@@ -165,7 +153,7 @@ def test_records_to_a_place_that_cannot_be_written_begins_nothing(
     (tmp_path / "file").write_text("")
     line = refused(address, trace, target, "--records-to", tmp_path / "file" / "inner")
     assert "cannot be written to (Not a directory)" in line
-    wait_until_no_actors()
+    wait_until_no_actors(address)
 
 
 @pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
@@ -197,7 +185,7 @@ def test_what_is_ended_early_keeps_its_records_and_leaves_no_actor(
     code, text = ended(process)
     assert code == 128 + number, text
     assert f"interrupted by {number.name}" in text
-    wait_until_no_actors()
+    wait_until_no_actors(address)
     sent = len(target.requests)
     (run,) = (trace.parent / "runs").iterdir()
     outcomes = RunFolder.open(run).read_requests().column("outcome").to_pylist()
@@ -217,7 +205,7 @@ def test_what_is_killed_leaves_no_actor_and_can_be_reported(
         time.sleep(0.05)
     process.kill()
     process.communicate(timeout=30)
-    wait_until_no_actors()
+    wait_until_no_actors(address)
     (run,) = (trace.parent / "runs").iterdir()
     told = command.run("report", run, "--json", "--max-lateness", "30s")
     requests = json.loads(told.stdout)["requests"]

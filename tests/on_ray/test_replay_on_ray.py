@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import contextlib
 import importlib.util
-import os
-import signal
 import subprocess
 import time
 from collections import Counter
@@ -20,7 +17,7 @@ from loadgen.replay.run_folder import RunFolder
 from loadgen.testing import FakeRequest, FakeTarget, Step, chat_stream
 from support import command, traces
 from support.network import can_make_networks
-from support.ray_nodes import TwoNodes, can_shift_clocks, two_nodes
+from support.ray_nodes import TwoNodes, can_shift_clocks, processes_of, two_nodes
 
 pytestmark = [
     pytest.mark.skipif(
@@ -157,16 +154,6 @@ def wait_for(fake: FakeTarget, count: int, process: subprocess.Popen[bytes]) -> 
         time.sleep(0.02)
 
 
-def worker_pids() -> list[int]:
-    """Processes of actors that send, in whichever namespace."""
-    found = []
-    for path in Path("/proc").glob("[0-9]*/cmdline"):
-        with contextlib.suppress(OSError):
-            if path.read_bytes().startswith(b"ray::WorkerActor"):
-                found.append(int(path.parent.name))
-    return found
-
-
 @pytest.mark.parametrize("what", ["worker", "node"])  # in this order: the node does not come back
 def test_what_is_lost_leaves_the_rest_sending_and_the_run_invalid(
     cluster: TwoNodes, bursty: Path, tmp_path: Path, what: str
@@ -175,7 +162,7 @@ def test_what_is_lost_leaves_the_rest_sending_and_the_run_invalid(
         process = replay_on(cluster.address, bursty, fake.url, tmp_path / "runs")
         wait_for(fake, 90, process)
         if what == "worker":
-            os.kill(worker_pids()[0], signal.SIGKILL)
+            processes_of(cluster.address, "ray::WorkerActor")[0].kill()
         else:
             cluster.second.kill()
         code, text = ended(process)

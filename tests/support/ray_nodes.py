@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import signal
 import subprocess
@@ -12,6 +13,8 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+
+import psutil
 
 from support.network import SecondNetwork, second_network
 
@@ -114,3 +117,15 @@ def two_nodes(shift_ns: int = 0, *, head_cpus: int = 1, without: Path | None = N
             second.kill()
             ray.shutdown()
             cluster.shutdown()
+
+
+def processes_of(address: str, *names: str) -> list[psutil.Process]:
+    """Processes that the nodes of the cluster at `address` started for tasks or actors with names such as these."""
+    found = []
+    for process in psutil.process_iter():
+        with contextlib.suppress(psutil.Error):
+            if process.name() and " ".join(process.cmdline()[:1]).startswith(names):
+                node = process.parent()
+                if node is not None and any(address in text for text in node.cmdline()):
+                    found.append(process)
+    return found

@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from collections.abc import AsyncIterator, Callable
 from dataclasses import dataclass, replace
 
 import numpy as np
 import pyarrow as pa
 
+from loadgen.errors import UsageError
 from loadgen.plan.prompts import Prompts
 from loadgen.replay.commanded_worker import CommandedWorker
 from loadgen.replay.descriptors import least_connections, refuse_beyond_descriptors
-from loadgen.replay.on_ray.niceness import take_back_niceness
+from loadgen.replay.on_ray.niceness import own_threads, take_back_niceness
 from loadgen.replay.record_parts import PartsWriter
 from loadgen.replay.worker import Progress
 from loadgen.replay.worker_process import raise_descriptor_limit, take_realtime_priority
@@ -58,6 +60,9 @@ class WorkerActor:
         take_back_niceness()
         if task.settings.realtime:
             take_realtime_priority()
+            for thread in own_threads():
+                with contextlib.suppress(UsageError):  # one that has ended meanwhile
+                    take_realtime_priority(thread)
         said: Said = []
         parts = None if task.records_at is None else PartsWriter(task.records_at, task.worker)
         worker = CommandedWorker(task, said.append if parts is None else parts.append, said.append)
