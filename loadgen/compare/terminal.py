@@ -97,17 +97,14 @@ def _where(comparison: Comparison, console: Console) -> None:
     if comparison.worst:
         console.print(Text("grew most:", style="bold"))
     for twin in comparison.worst:
-        lengths = f"{_known(twin.input_tokens)} in, {_known(twin.output_tokens)} out"
+        known = ((twin.input_tokens, "in"), (twin.output_tokens, "out"))
+        lengths = ", ".join(f"{tokens} {way}" for tokens, way in known if tokens is not None)
         copy = f" copy {twin.copy}" if twin.copy else ""
         _line(
             console,
-            f"  row {twin.trace_row}{copy} at {twin.planned_s:.2f} s [{twin.window}] {lengths}: "
+            f"  row {twin.trace_row}{copy} at {twin.planned_s:.2f} s [{twin.window}]{lengths and ' '}{lengths}: "
             f"{format_duration(twin.base_s)} to {format_duration(twin.candidate_s)}",
         )
-
-
-def _known(count: int | None) -> str:
-    return "?" if count is None else str(count)
 
 
 def _line(console: Console, text: str) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from io import StringIO
 from pathlib import Path
 from typing import Any
@@ -54,6 +55,20 @@ def test_one_run_a_side_is_marked_weak_and_told_what_to_do(tmp_path: Path) -> No
     assert "loadgen ab" in text
     assert text.count("too few runs to know the noise") == 1
     assert "WORSE" not in text
+
+
+def test_lengths_that_no_trace_tells_are_left_out_of_what_grew_most(tmp_path: Path) -> None:
+    comparison = compared(tmp_path, 0.2)
+    twin = comparison.worst[0]
+    lines = {
+        given: printed(
+            replace(comparison, worst=(replace(twin, input_tokens=given[0], output_tokens=given[1]),))
+        )
+        for given in ((None, None), (None, 2), (5, 2))
+    }
+    assert f"[{twin.window}]: " in lines[None, None]
+    assert f"[{twin.window}] 2 out: " in lines[None, 2]
+    assert f"[{twin.window}] 5 in, 2 out: " in lines[5, 2]
 
 
 def test_nothing_that_a_target_says_becomes_an_escape_or_markup(tmp_path: Path) -> None:
