@@ -13,7 +13,9 @@ from loadgen.advise.setting import Elsewhere
 
 @dataclass(frozen=True, slots=True)
 class Advice:
-    """All that is told. outlooks: best first. present: what a simulation says of the setting in use.
+    """All that is told. outlooks: best first; as_good: how many could be in front.
+
+    present: what a simulation says of the setting in use.
 
     alone_s: the budget's percentile of the latency that requests would have one by one, which no setting beats.
     notes: what weakens the advice.
@@ -23,6 +25,7 @@ class Advice:
     rates: Rates
     law: Little | None
     outlooks: Sequence[Outlook]
+    as_good: int
     certainty: Certainty
     present: Outlook | None
     present_flags: str | None
@@ -60,6 +63,7 @@ class Advice:
             "cost_from": self.cost_from,
             "simulated": len(self.outlooks),
             "holds": self.best.holds(self.budget),
+            "as_good": self.as_good,
             "alone_s": self.alone_s,
             "notes": list(self.notes),
             "flags": self.flags,

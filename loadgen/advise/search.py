@@ -22,6 +22,8 @@ _REFINED = 12
 # Settings this near to the best are as good, and so many of them are tried on other traces, too.
 _AS_GOOD = 1.1
 _TRIED_ON_DRAWS = 16
+# One trace of so many more or less is chance, not a better setting.
+_DRAWS_OF_CHANCE = 20
 _SLOWER = (1.05, 1.1, 1.2, 1.3, 1.5, 1.75, 2.0, 3.0)
 
 
@@ -138,15 +140,16 @@ def search(bench: Bench, candidates: Sequence[Setting], budget: Budget) -> list[
 
 def choose(
     bench: Bench, outlooks: Sequence[Outlook], budget: Budget, drawn: Sequence[Schedule]
-) -> list[Outlook]:
-    """The same with the one to advise in front.
+) -> tuple[list[Outlook], int]:
+    """The same with the one to advise in front, and how many were as good as that one.
 
-    Of those whose tail is within 10 % of the best one's, it is the one that holds on most of the traces `drawn`
-    alike: a single trace rewards what happens to fit it. Of equals, the one that asks for least.
+    Of those whose tail is within 10 % of the best one's, it is one that holds on most of the traces `drawn`
+    alike: a single trace rewards what happens to fit it. Of equals (one trace in 20 is
+    chance) it is the one that asks for least.
     """
     best = outlooks[0]
     if not best.holds(budget) or best.tail_s is None:
-        return list(outlooks)
+        return list(outlooks), 1
     near = [
         one for one in outlooks
         if one.holds(budget) and one.tail_s is not None and one.tail_s <= _AS_GOOD * best.tail_s
@@ -160,8 +163,10 @@ def choose(
         return sum(not other.outlook(one.setting, budget).holds(budget) for other in benches)
 
     missed = {one.setting: misses(one) for one in near}
-    first = min(near, key=lambda one: (missed[one.setting], *_asks(one)))
-    return [first, *(one for one in outlooks if one is not first)]
+    fewest = min(missed.values()) + len(drawn) // _DRAWS_OF_CHANCE
+    equal = [one for one in near if missed[one.setting] <= fewest]
+    first = min(equal, key=_asks)
+    return [first, *(one for one in outlooks if one is not first)], len(equal)
 
 
 def _asks(outlook: Outlook) -> tuple[float, ...]:

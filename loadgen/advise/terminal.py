@@ -92,6 +92,11 @@ def render(advice: Advice, out: Console) -> None:
     )  # fmt: skip
     also = f"; {slower}" if advice.best.holds(budget) else ""
     say(f"how sure: it holds on {sure.held} of {sure.draws} traces drawn like this one{spread}{also}")
+    if (others := advice.as_good - 1) > 0:
+        say(
+            f"{others} other setting{'s are' if others > 1 else ' is'} as good, within what chance decides; "
+            "this one asks for least: the smallest batches, the shortest wait"
+        )
     for note in advice.notes:
         say(f"note: {note}")
     if advice.present is not None:

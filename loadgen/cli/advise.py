@@ -143,13 +143,14 @@ def advise(  # one local a option: the command line is wide, and flat is how it 
     settings = "1 setting" if len(tried) == 1 else f"{len(tried)} settings"
     console.note(f"simulating {settings}, then the high water of the best")
     drawn = [question.drawn(number) for number in range(draws)]
-    outlooks = choose(simulations, search(simulations, tried, budget), budget, drawn)
+    outlooks, as_good = choose(simulations, search(simulations, tried, budget), budget, drawn)
     best = outlooks[0]
     advice = Advice(
         budget=budget,
         rates=rates_of(schedule.planned_ns, schedule.end_ns),
         law=_law(schedule, best, budget),
         outlooks=outlooks,
+        as_good=as_good,
         certainty=certainty(simulations, best.setting, budget, drawn),
         present=simulations.outlook_of(best.setting, f"{serve} {question.present}", budget)
         if is_known
