@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import signal
 import sys
+import traceback
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from importlib import import_module
@@ -142,7 +143,7 @@ def _terminate(number: int, frame: FrameType | None) -> None:
 
 
 def main() -> None:
-    """Run the command line; a LoadgenError becomes its message, its hint and its exit code."""
+    """Run the command line; a LoadgenError becomes its message, its hint and its exit code, a fault of ours 5."""
     console.tolerate_narrow_encodings()
     signal.signal(signal.SIGTERM, _terminate)
     asked = sys.argv[1:2]
@@ -157,3 +158,13 @@ def main() -> None:
         # The reader of our output has gone (`| head`); nothing is wrong with the work.
         sys.stderr.close()
         sys.exit(ExitCode.OK)
+    except Exception:
+        # Python would end with 1, which tells a script that a limit failed.
+        traceback.print_exc()
+        console.print_error(
+            LoadgenError(
+                "this is a fault of loadgen itself",
+                hint="please report it with the lines above and the command",
+            )
+        )
+        sys.exit(ExitCode.RUN_FAILED)

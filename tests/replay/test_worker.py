@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import errno
+import itertools
 import time
 
 import numpy as np
@@ -90,6 +91,24 @@ def test_a_fault_of_our_own_ends_the_worker_instead_of_going_on_without_it(
 
     with FakeTarget(lambda _: chat_stream(1)) as fake, pytest.raises(ZeroDivisionError):
         send(fake.url, [0.0, 30.0], on_worker=break_sweeping)
+
+
+def test_a_wall_clock_that_is_set_in_mid_run_changes_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    # F63: 5 s back and an hour ahead, by turns, at each look.
+    jumps_s = itertools.cycle((-5, 3600))
+    wall_s = time.time()
+    with FakeTarget(lambda _: chat_stream(3, first_s=0.02, gap_s=0.01)) as fake:
+        monkeypatch.setattr(time, "time", lambda: wall_s + next(jumps_s))
+        monkeypatch.setattr(time, "time_ns", lambda: round((wall_s + next(jumps_s)) * 1e9))
+        sent = send(fake.url, [0.0, 0.05, 0.1])
+    assert sent.outcomes == ["ok"] * 3
+    for row in sent.records:
+        moments = [
+            row[name] for name in ("planned_ns", "sent_ns", "first_token_ns", "last_token_ns", "end_ns")
+        ]
+        assert moments == sorted(moments)
+        assert moments[-1] < 5_000_000_000
+        assert min(row["chunk_gap_us"]) >= 0
 
 
 def test_a_stop_leaves_every_request_with_an_outcome() -> None:

@@ -152,6 +152,7 @@ def test_a_lone_request_starts_at_the_next_tick_and_three_in_a_window_go_togethe
 
 
 def test_a_backlog_leaves_in_full_batches_at_the_ticks() -> None:
+    # F76.
     run = Run(PolicyConfig("fixed-window"), pass_ns=40 * MS)
     run.play([arrival(10 * k, work(k)) for k in range(24)])
     assert run.batches[1:3] == [8, 8]  # the first tick takes what had come by then

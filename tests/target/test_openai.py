@@ -139,6 +139,7 @@ def test_a_body_that_cannot_be_served_is_refused_with_its_value(
 def test_what_is_longer_than_a_slot_of_the_cache_is_refused_with_the_numbers(
     prompt: int, answer: int, said: str | None
 ) -> None:
+    # F71: refused before the stream, with the numbers.
     body = json.dumps({"prompt": "x" * prompt, "max_tokens": answer}).encode()
     if said is None:
         assert parse_request("text", body, max_model_len=256, default_seed=0).num_prompt_tokens == prompt

@@ -219,6 +219,7 @@ def test_a_request_that_cannot_be_served_is_told_why(server: Server, body: Any, 
 
 @pytest.mark.parametrize("policy", ["serial", "fixed-window", "dynamic", "continuous"])
 def test_one_that_is_too_long_stops_nobody_behind_it(policy: str, tmp_path: Path) -> None:
+    # F71: who waits behind it is served.
     with started(tmp_path, "--policy", policy, "--max-model-len", "256", "--timeout", "none") as server:
         running = server.begin(max_tokens=200)
         assert server.complete(prompt="x" * 200, max_tokens=100).status == 400
@@ -275,6 +276,7 @@ def test_pages(server: Server) -> None:
 
 
 def test_one_who_leaves_frees_the_slot(server: Server) -> None:
+    # F72.
     cancelled = server.meter("loadgen_target:cancelled_total")
     gone = server.begin(max_tokens=500)
     assert gone.recv(100)
@@ -286,6 +288,7 @@ def test_one_who_leaves_frees_the_slot(server: Server) -> None:
 
 
 def test_health_and_others_are_answered_during_a_step_and_tokens_come_one_by_one(tmp_path: Path) -> None:
+    # F75.
     with started(tmp_path, "--step-delay-ms", "1500", "--timeout", "none") as server:
         running = server.begin(max_tokens=3)
         for _ in range(5):

@@ -42,7 +42,16 @@ def test_without_a_stop_each_token_goes_out_at_once() -> None:
     assert [stream.push((ord(letter),)) for letter in "abc"] == ["a", "b", "c"]
 
 
+def test_each_token_is_a_character_of_its_own() -> None:
+    # F73: what UTF-8 spreads over four bytes is four characters here, and none is sent in parts.
+    stream = TextStream(())
+    pieces = [stream.push((byte,)) for byte in "\U0001f600".encode()]
+    assert [len(piece) for piece in pieces] == [1, 1, 1, 1]
+    assert "\ufffd" not in "".join(pieces)
+
+
 def test_a_stop_text_over_two_pieces_is_seen_and_never_sent() -> None:
+    # F74.
     assert spoken(["Hi\nUser", ":"], b"\nUser:") == (["Hi", ""], "stop")
 
 
