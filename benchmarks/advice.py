@@ -222,7 +222,7 @@ PAGE = """\
 `python benchmarks/advice.py --azure-code CODE.csv --azure-conv CONV.csv --runs {runs} --alternatives
 {alternatives} --write docs/advice-check.md` made this page in {minutes:.0f} minutes. Each trace is cut to
 {seconds:g} s that a small model on a CPU serves, with the doubled peak; the cost model is fitted to other
-runs of it. Every setting was replayed {runs} times, in turn; p99 is the median with the lowest and highest.
+runs of it. Runs of each setting: {runs}, in turn; p99 is their median with the lowest and highest.
 "Held": runs in which p99 kept the budget and at most 1 % failed. An alternative (one of the {alternatives}
 next best of the simulation) looks better if it holds in every run with a p99 more than 10 % lower. They differ
 little, so that some do by chance: the best {confirmed} that do were run {confirmations} times more, in turn with

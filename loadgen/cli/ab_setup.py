@@ -5,7 +5,6 @@ from __future__ import annotations
 import shlex
 import sys
 from collections.abc import Mapping
-from dataclasses import replace
 from inspect import signature
 from pathlib import Path
 from typing import Any
@@ -80,9 +79,6 @@ class AbSetup:
         self.criteria = criteria_from(
             slo=None, max_error_rate=None, max_lateness=given["max_lateness"], goodput=given["goodput"]
         )
-        # Whoever grants lateness grants what makes it: both only say how busy the generator's machine may be.
-        allowed = self.criteria.thresholds
-        self.thresholds = replace(allowed, max_loop_lag_s=max(allowed.max_loop_lag_s, allowed.max_lateness_s))
         self.terms: Terms = terms_from(
             margin=given["margin"],
             alpha=given["alpha"],
@@ -166,7 +162,7 @@ class AbSetup:
                     kept, ending = self.sending.run(url, sent, display.show)
             else:
                 kept, ending = self.sending.run(url, sent, _silent)
-        write_report(build_report(kept, self.thresholds, (), self.criteria.bounds), kept)
+        write_report(build_report(kept, self.criteria.thresholds, (), self.criteria.bounds), kept)
         return SideRun(load_run(kept.path), ending.signal_name)
 
 

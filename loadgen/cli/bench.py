@@ -32,7 +32,6 @@ from loadgen.replay.secrets import parse_headers, read_key_file, redacted_comman
 from loadgen.replay.target import Timeouts
 from loadgen.replay.template_file import read_template
 from loadgen.replay.worker import Progress
-from loadgen.report.validity import Thresholds
 from loadgen.simulate.cost_model import CostModel, cost_model_from
 from loadgen.simulate.simulated_run import SimulatedRun, server_config, simulable_config
 from loadgen.trace.parquet import read_trace, write_trace
@@ -99,17 +98,14 @@ class Bench:
         self.criteria = criteria_from(
             slo=[*matrix.slo, *given["slo"]], max_error_rate=None, max_lateness=given["max_lateness"]
         )
+        # As run.json keeps it, for a later report of a run by itself.
+        self.judged_by = {"slo": [*matrix.slo, *given["slo"]], "max_lateness": given["max_lateness"]}
         self.find_capacity = bool(given["find_capacity"])
         if self.find_capacity and not self.criteria.limits:
             raise UsageError("--find-capacity needs a limit", hint="--slo 'latency p99 < 800ms'")
         self.precision = given["precision"] / 100
         # A simulation gives the same each time: nothing is confirmed by another.
         self.confirm: int = given["confirm"] if self.cost is None else 1
-        # Whoever grants lateness grants what makes it: both only say how busy the generator's machine may be.
-        allowed = self.criteria.thresholds
-        self.thresholds = Thresholds(
-            allowed.max_lateness_s, allowed.ttft_share, max(allowed.max_loop_lag_s, allowed.max_lateness_s)
-        )
         _check_targets(matrix, simulated=cost is not None)
         path = Path(given["trace"]) if given["trace"] is not None else matrix.trace
         kept = None if folder is None else folder.path / _TRACE_FILE
@@ -197,7 +193,7 @@ class Bench:
         return run.make(_silent)
 
     def _run(self, name: str, target: AbTarget, schedule: Schedule, *, health: str | None) -> CellRun:
-        options = self.send.as_settings()
+        options = self.send.as_settings() | self.judged_by
         out_dir, trace_rows = self.folder.path, self.trace.num_rows
         what: LiveRun | SimulatedRun
         if self.cost is not None:
@@ -218,7 +214,7 @@ class Bench:
         else:
             sent = Sent(name, out_dir, schedule, self.trace_name, trace_rows, _command(), options)
             what = LiveRun(target, health, self.ready_within_s, self.sending, sent)
-        return CellRun(what, self.thresholds, tuple(self.criteria.limits))
+        return CellRun(what, self.criteria.thresholds, tuple(self.criteria.limits))
 
 
 def shape_of_load(given: Mapping[str, Any], *, seed: int, where: str) -> Shape:

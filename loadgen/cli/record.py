@@ -362,7 +362,9 @@ def _show(fidelity: Fidelity, *, show_lines: bool) -> None:
     )
     line(
         "order",
-        f"{fidelity.num_out_of_order} of {fidelity.num_requests} requests stood behind a later arrival; sorted",
+        f"{fidelity.num_out_of_order} of {fidelity.num_requests} requests stood behind a later arrival; sorted"
+        if fidelity.num_out_of_order
+        else "as they arrived",
     )
     if fidelity.resolution_ns is not None:
         line("resolution", format_duration(fidelity.resolution_ns / 1e9))

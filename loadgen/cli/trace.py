@@ -91,7 +91,9 @@ def convert(
     console.note(f"{target}: {one_line(trace)}")
     unit_used = trace.metadata.recorder.get("unit")
     if unit_used and to == "trace":
-        console.note(f"stamps were read as {unit_used}; if the span looks wrong, give --unit")
+        console.note(
+            f"stamps were read as {unit_used}" + ("" if unit else "; if the span looks wrong, give --unit")
+        )
     for note in notes:
         console.note(f"note: {note}")
 

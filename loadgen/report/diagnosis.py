@@ -104,7 +104,8 @@ def _failing(overall: Measures) -> list[Verdict]:
                 "failing",
                 f"{errors - (rejected or 0.0):.1%} of the requests failed{' otherwise' if rejected else ''}; "
                 "the outcomes name how",
-                "read the failures' messages in the table before any latency",
+                "read the failures' messages in the table before any latency; where they are of lengths (HTTP "
+                "400), --max-input and --max-output cut what is asked for",
             )
         )
     return found
