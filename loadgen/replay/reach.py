@@ -137,6 +137,11 @@ def _only_model(client: httpx.Client, url: str) -> str:
             hint="check --url; --insecure accepts a certificate that nobody signed",
         ) from exc
     except (httpx.HTTPError, ValueError, KeyError, TypeError) as exc:
+        if isinstance(exc, httpx.HTTPStatusError) and exc.response.status_code == 503:
+            raise TargetError(
+                f"{url}: is not ready (/v1/models: {_words(exc)})",
+                hint="wait until it has loaded, then try again",
+            ) from exc
         if isinstance(exc, httpx.HTTPStatusError) and exc.response.status_code in (401, 403):
             hint = "it asks for a key, or for another one: give it with --api-key-file or LOADGEN_API_KEY"
         raise UsageError(

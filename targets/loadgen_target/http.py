@@ -66,6 +66,11 @@ class App:
         if path in ("/health", "/ping"):
             is_ready = service.state is State.READY
             await _send_json(send, 200 if is_ready else 503, {"status": service.state.value})
+        elif path == "/v1/models" and service.state is State.LOADING:
+            # Many take this path for a sign of readiness.
+            await _send_json(
+                send, 503, error_body(503, "not taking requests: loading", kind="service_unavailable")
+            )
         elif path == "/v1/models":
             model = {
                 "id": service.config.served_model_name,

@@ -81,7 +81,13 @@ def test_live_targets_are_started_for_each_run_and_stopped(short: Path, tmp_path
         ("serial", 1, 0),
         ("continuous", 1, 0),
     ]
+    assert [row["figures"]["failed"] + row["figures"]["rejected"] for row in document["rows"]] == [0, 0]
     assert "| few | serial |" in (tmp_path / "t.md").read_text()
+    folder = folder_in(tmp_path / "out")
+    for run in runs_in(folder):  # looked at by itself, it is held to the same
+        again = command.run("report", folder / run, "--json")
+        assert again.returncode == 1, again.stderr
+        assert [one["limit"] for one in json.loads(again.stdout)["limits"]][:1] == ["latency p99 < 0.001ms"]
 
 
 def stopped(out: Path, number: signal.Signals, *arguments: object) -> tuple[Path, set[str]]:

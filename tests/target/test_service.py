@@ -7,10 +7,12 @@ import time
 from collections.abc import Awaitable, Callable
 from typing import Any
 
+import httpx
 import pytest
 
 from loadgen_target.config import EngineConfig, PolicyConfig, ServerConfig
 from loadgen_target.exchange import Exchange
+from loadgen_target.http import App
 from loadgen_target.openai import parse_request
 from loadgen_target.request import Ended, Outcome, Status, Work
 from loadgen_target.service import Service, State
@@ -76,6 +78,21 @@ def test_one_that_starts_makes_room_for_one_more() -> None:
         assert service.num_waiting == 0 and service.admit(service.open(None)) is None
 
     run(test)
+
+
+@pytest.mark.parametrize("path", ["/health", "/v1/models"])
+def test_what_is_taken_for_a_sign_of_readiness_waits_for_the_model(path: str) -> None:
+    service, _ = service_of()
+
+    async def ask() -> httpx.Response:
+        transport = httpx.ASGITransport(App(service, dict))
+        async with httpx.AsyncClient(transport=transport, base_url="http://target") as client:
+            return await client.get(path)
+
+    service.state = State.LOADING
+    assert asyncio.run(ask()).status_code == 503
+    service.state = State.READY
+    assert asyncio.run(ask()).status_code == 200
 
 
 @pytest.mark.parametrize("state", [State.LOADING, State.DRAINING, State.DEAD])
