@@ -29,7 +29,7 @@ check: $(STAMP)  ## style and types
 	$(BIN)/mypy
 
 test: check  ## style, types and every test
-	$(BIN)/python -m pytest -n 2 --dist loadfile
+	$(BIN)/python -m pytest -n 3 --dist loadfile
 
 bench: $(STAMP)  ## measure speed: ratios within one run
 	$(BIN)/python benchmarks/client_speed.py
