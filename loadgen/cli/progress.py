@@ -108,7 +108,3 @@ class SlowNote:
         trace: TracebackType | None,
     ) -> None:
         self._timer.cancel()
-
-    def wait(self) -> None:
-        """Until it was told, or the work is done."""
-        self._timer.join()

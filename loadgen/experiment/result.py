@@ -12,11 +12,11 @@ import numpy as np
 from loadgen.compare.compared_run import load_run
 from loadgen.experiment.matrix import Cell
 from loadgen.report.figures import Distribution
+from loadgen.report.measures import OVERALL
 from loadgen.report.recorded_run import read_run
 from loadgen.report.sampled import Sampled
 from loadgen.report.stored import StoredReport
 
-OVERALL = "overall"
 _BUSY = "loadgen_target:step_busy_seconds_total"
 
 

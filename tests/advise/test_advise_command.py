@@ -141,33 +141,11 @@ def test_what_weakens_the_advice_is_told(bursty: Path) -> None:
 
 def test_of_a_long_trace_the_busiest_stretch_is_searched(tmp_path: Path) -> None:
     long = traces.written(tmp_path, [0.5 * k for k in range(10_001)], output_tokens=[3] * 10_001)
-    ran = command.run(
-        "advise",
-        long,
-        "--latency-budget",
-        "5s",
-        "--draws",
-        1,
-        "--policy",
-        "serial",
-        "--json",
-        "--no-inject-peak",
-    )
+    told = ("--latency-budget", "5s", "--draws", 1, "--policy", "serial", "--json")
+    ran = command.run("advise", long, *told, "--no-inject-peak")
     assert ran.returncode == 0, ran.stderr
     assert "10,001 requests are more than it takes" in ran.stderr
-    asked = command.run(
-        "advise",
-        long,
-        "--latency-budget",
-        "5s",
-        "--draws",
-        1,
-        "--policy",
-        "serial",
-        "--json",
-        "--busiest",
-        "60s",
-    )
+    asked = command.run("advise", long, *told, "--busiest", "60s")
     assert asked.returncode == 0, asked.stderr
     assert "more than it takes" not in asked.stderr
 
